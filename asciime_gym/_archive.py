@@ -1,0 +1,122 @@
+"""The archive: a map of cells, each holding the best individual whose descriptor falls into it."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
+from scipy.cluster.vq import kmeans2
+
+EMPTY = -1  # operator and evaluation numbers of an empty cell
+
+
+class Elites(eqx.Module):
+    """Individuals with what is remembered of each: the rows of an archive, or newcomers to it."""
+
+    genotype: Float[Array, "rows params"]
+    fitness: Float[Array, " rows"]  # -inf: an empty cell
+    descriptor: Float[Array, "rows dims"]
+    operator: Int[Array, " rows"]  # which operator made it
+    evaluation: Int[Array, " rows"]  # the evaluation at which it came in
+    steps: Int[Array, " rows"]  # how long its episode lasted
+    key: UInt32[Array, "rows words"]  # of its episode, so that it can be replayed
+    keepsake: PyTree  # what the algorithm wants kept beside it
+
+
+class Archive(eqx.Module):
+    """CVT cells and their elites.
+
+    A newcomer needs strictly higher fitness than the elite of its cell; within a batch the best of a cell wins.
+    Ties: lowest cell, then lowest row.
+    """
+
+    centroids: Float[Array, "cells dims"]
+    low: Float[Array, " dims"]
+    high: Float[Array, " dims"]
+    elites: Elites
+    first_filled: Int[Array, " cells"]  # the evaluation at which the cell was first filled
+
+    @property
+    def filled(self) -> Bool[Array, " cells"]:
+        return self.elites.fitness > -jnp.inf
+
+    def lookup(self, descriptor: Float[Array, "rows dims"]) -> Int[Array, " rows"]:
+        """The cell of each descriptor: the nearest centroid, in units of the bounds, of the point clipped to them."""
+        points, centroids = self._unit(descriptor), self._unit(self.centroids)
+        # One dimension after the other: a [rows, cells, dims] array is never made.
+        offsets = (points[:, None, d] - centroids[None, :, d] for d in range(self.low.size))
+        return jnp.argmin(sum(offset**2 for offset in offsets), axis=1)
+
+    def _unit(self, descriptor: Array) -> Array:
+        return jnp.clip((descriptor - self.low) / (self.high - self.low), 0.0, 1.0)
+
+    def add(
+        self, newcomers: Elites, candidate: Bool[Array, " rows"]
+    ) -> tuple["Archive", Bool[Array, " rows"], Float[Array, " rows"]]:
+        """Offers newcomers, of which only candidates may enter.
+
+        **Returns:** the new archive, which rows entered, and what each added to the QD score.
+        """
+        rows, cells = newcomers.fitness.size, self.first_filled.size
+        finite = jnp.isfinite(newcomers.fitness) & jnp.isfinite(newcomers.descriptor).all(axis=1)
+        candidate = candidate & finite
+        # A row that may not enter is sent to a cell that does not exist, and bids for nothing.
+        cell = jnp.where(candidate, self.lookup(newcomers.descriptor), cells)
+        bid = jnp.where(candidate, newcomers.fitness, -jnp.inf)
+        best = jnp.full(cells + 1, -jnp.inf).at[cell].max(bid)
+        number = jnp.arange(rows)
+        winner = jnp.full(cells + 1, rows).at[cell].min(jnp.where(bid == best[cell], number, rows))
+        occupant = jnp.append(self.elites.fitness, jnp.inf)[cell]
+        added = candidate & (winner[cell] == number) & (bid > occupant)
+        gain = jnp.where(added, bid - jnp.where(occupant > -jnp.inf, occupant, 0.0), 0.0)
+
+        place = jnp.where(added, cell, cells)
+        write = lambda old, new: old.at[place].set(new, mode="drop")
+        first = jnp.where(occupant > -jnp.inf, self.first_filled[cell], newcomers.evaluation)
+        archive = Archive(
+            self.centroids,
+            self.low,
+            self.high,
+            jax.tree.map(write, self.elites, newcomers),
+            write(self.first_filled, first),
+        )
+        return archive, added, gain
+
+    def sample(self, key: Key[Array, ""], count: int) -> Int[Array, " count"]:
+        """Cells drawn uniformly from the filled ones, with replacement."""
+        filled = self.filled
+        order = jnp.argsort(~filled, stable=True)
+        return order[jax.random.randint(key, (count,), 0, jnp.maximum(filled.sum(), 1))]
+
+
+def empty_archive(
+    centroids: Float[Array, "cells dims"], low: tuple[float, ...], high: tuple[float, ...], like: Elites
+) -> Archive:
+    """An archive without elites, whose rows will look like `like` (shapes suffice)."""
+    cells = len(centroids)
+    blank = jax.tree.map(lambda row: jnp.zeros((cells, *row.shape[1:]), row.dtype), like)
+    elites = eqx.tree_at(
+        lambda e: (e.fitness, e.operator, e.evaluation),
+        blank,
+        (jnp.full(cells, -jnp.inf, jnp.float32), jnp.full(cells, EMPTY), jnp.full(cells, EMPTY)),
+    )
+    bounds = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
+    return Archive(jnp.asarray(centroids, jnp.float32), *bounds, elites, jnp.full(cells, EMPTY))
+
+
+@functools.cache
+def _unit_centroids(cells: int, dims: int) -> np.ndarray:
+    """k-means on uniform samples of the unit cube, from a fixed seed: the same for every run that asks."""
+    samples = np.random.default_rng(0).random((max(50_000, 8 * cells), dims))
+    centroids, _ = kmeans2(samples, samples[:cells].copy(), iter=25, minit="matrix", missing="raise")
+    return centroids[np.lexsort(centroids.T[::-1])]
+
+
+def cvt_centroids(cells: int, low: tuple[float, ...], high: tuple[float, ...]) -> np.ndarray:
+    """Centroidal Voronoi centroids; they depend on the number of cells, the dimensions and the bounds only."""
+    if cells < 1:
+        raise ValueError(f"an archive needs at least 1 cell; got centroids={cells}")
+    low_, high_ = np.asarray(low), np.asarray(high)
+    return (low_ + _unit_centroids(cells, len(low)) * (high_ - low_)).astype(np.float32)

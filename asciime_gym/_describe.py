@@ -1,0 +1,112 @@
+"""Algorithms, problems and policies as JSON, and back."""
+
+import dataclasses
+import json
+from typing import Any
+
+from ._loop import AbstractAlgorithm
+from ._policy import MLP, AbstractPolicy
+from .algorithms import ALGORITHMS
+from .tasks._task import AbstractProblem, Problem
+from .tasks.locomotion import Locomotion
+
+CUSTOM = "custom"  # stands for an object of the user's own, which has to be handed over again
+
+
+class DescriptionError(ValueError):
+    """A description that does not make an object by itself."""
+
+
+def describe_algorithm(algorithm: AbstractAlgorithm) -> str:
+    fields = {f.name: _plain(getattr(algorithm, f.name)) for f in dataclasses.fields(algorithm)}
+    return json.dumps({"name": algorithm.name, **fields}, sort_keys=True)
+
+
+def describe_policy(policy: AbstractPolicy) -> str:
+    if not isinstance(policy, MLP):
+        return json.dumps({"kind": CUSTOM, "type": type(policy).__name__, "size": policy.size})
+    fields = {f.name: _plain(getattr(policy, f.name)) for f in dataclasses.fields(policy)}
+    return json.dumps({"kind": "MLP", **fields}, sort_keys=True)
+
+
+def describe_problem(problem: AbstractProblem) -> str:
+    known: dict[str, Any] = {
+        "kind": CUSTOM,
+        "name": getattr(problem, "name", type(problem).__name__),
+        "descriptor_low": problem.descriptor_low,
+        "descriptor_high": problem.descriptor_high,
+        "episode_length": problem.episode_length,
+    }
+    if isinstance(problem, Locomotion):
+        known |= {"kind": "task", "backend": problem.backend, "descriptor_names": problem.descriptor_names}
+    elif isinstance(problem, Problem):
+        known |= {"kind": "problem"}
+    return json.dumps(known, sort_keys=True)
+
+
+def make_algorithm(description: str, given: AbstractAlgorithm | None = None) -> AbstractAlgorithm:
+    """The algorithm that a description tells of; `given` by the caller is checked against it."""
+    if given is not None:
+        if describe_algorithm(given) != description:
+            raise DescriptionError(
+                f"the algorithm given differs from the stored one: stored {description}, "
+                f"given {describe_algorithm(given)}"
+            )
+        return given
+    fields = json.loads(description)
+    name = fields.pop("name")
+    if name not in ALGORITHMS:
+        raise DescriptionError(f"unknown algorithm {name!r}; this version knows {', '.join(ALGORITHMS)}")
+    if custom := [field for field, value in fields.items() if value == CUSTOM]:
+        raise DescriptionError(
+            f"{name} was run with {custom[0]} of the user's own, which a file cannot hold: hand the algorithm over "
+            "again, Optimizer.load(path, algorithm=…)"
+        )
+    return ALGORITHMS[name](**fields)
+
+
+def make_policy(description: str, given: AbstractPolicy | None = None) -> AbstractPolicy:
+    """The policy that a description tells of; `given` by the caller is checked against it."""
+    if given is not None:
+        expected, size = json.loads(description), given.size
+        if describe_policy(given) != description and (expected["kind"] != CUSTOM or expected["size"] != size):
+            raise DescriptionError(f"the policy given differs from the stored one: stored {description}, given {given}")
+        return given
+    fields = json.loads(description)
+    if fields.pop("kind") == CUSTOM:
+        raise DescriptionError(
+            f"the policy is a module of the user's own ({fields['type']}), which a file cannot hold: give it again, "
+            "policy=… or task=…"
+        )
+    return MLP(**fields)
+
+
+def make_problem(
+    description: str, policy: AbstractPolicy, given: AbstractProblem | None = None
+) -> AbstractProblem:
+    """The problem that a description tells of; `given` by the caller is checked against it."""
+    if given is not None:
+        if describe_problem(given) != description:
+            raise DescriptionError(
+                f"the task given differs from the stored one: stored {description}, given {describe_problem(given)}"
+            )
+        return given
+    fields = json.loads(description)
+    if fields["kind"] == "task":
+        return Locomotion(fields["name"], fields["backend"], fields["episode_length"], policy)
+    if fields["kind"] == "problem":
+        low, high = fields["descriptor_low"], fields["descriptor_high"]
+        return Problem(policy, low, high, fields["episode_length"])
+    raise DescriptionError(
+        f"the task {fields['name']!r} is the user's own, which a file cannot hold: hand it over again, "
+        "Optimizer.load(path, task=…)"
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    if isinstance(value, (tuple, list)) and all(isinstance(item, (int, float)) for item in value):
+        return list(value)
+    return CUSTOM
+

@@ -1,0 +1,271 @@
+"""Optimizer: the NumPy front end, a thin mutable shell round a `Run`."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _loop
+from ._archive import cvt_centroids
+from ._files import Saved, load_run, save_run
+from ._fit import Callback, Checkpoints, Result, check_budget, drive
+from ._intake import evaluation_of
+from ._loop import AbstractAlgorithm, Feedback, Offspring
+from ._metrics import History
+from ._policy import AbstractPolicy
+from ._progress import progress_display
+from ._view import ArchiveView, view
+from .tasks._task import AbstractProblem, AbstractTask
+
+# One program per algorithm and task, shared by every optimizer of the process.
+_start = eqx.filter_jit(_loop.start)
+_ask = eqx.filter_jit(_loop.ask)
+_tell = eqx.filter_jit(_loop.tell)
+_MOST = np.iinfo(np.int32).max
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _generations(fixed: tuple, run: _loop.Run):
+    algorithm, task, count, budget = fixed
+    return _loop.generations(algorithm, task, count, budget, run)
+
+
+class Optimizer:
+    """Fills an archive with many good and different policies.
+
+    **Arguments:**
+
+    - `algorithm`: for example `asciime_gym.AsciiME()`.
+    - `task`: a task, which can be fitted; or a `Problem`, for ask and tell.
+    - `seed`: a whole number from 0 to 2³² − 1; the same seed gives the same archive.
+    - `centroids`: the number of cells, or the cells' centres themselves as an array `[cells, dims]`.
+    """
+
+    def __init__(
+        self,
+        algorithm: AbstractAlgorithm,
+        task: AbstractProblem,
+        *,
+        seed: int = 0,
+        centroids: int | Any = 1024,
+    ):
+        _check(algorithm, task, seed)
+        cells = _centroids(centroids, task)
+        run = _start(algorithm, task, jnp.asarray(cells), np.uint32(seed))
+        self._settle(Saved(algorithm, task, int(seed), run, History(_loop.operators(algorithm))))
+
+    def _settle(self, saved: Saved):
+        self.algorithm, self.task, self.seed, self._run, self.history = saved
+        self._asked: tuple[Offspring, Any] | None = None
+        self._ours: set[Path] = set()  # files that hold this run, and may be written over
+
+    # What there is -------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """Generations told so far."""
+        return int(self._run.generation)
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations spent so far."""
+        return int(self._run.evaluations)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent so far, compilation aside."""
+        return float(self.history.last().get("seconds", 0.0))
+
+    @property
+    def archive(self) -> ArchiveView:
+        """The elites so far, copied to the host."""
+        names = getattr(self.task, "descriptor_names", None)
+        return view(self._run.archive, _loop.operators(self.algorithm), self.task.policy, names)
+
+    @property
+    def evaluation_key(self) -> jax.Array:
+        """The key that `fit` would hand to `task.evaluate` in this generation."""
+        return _loop.keys(self._run)[1]
+
+    @property
+    def life(self) -> jax.Array:
+        """The steps each asked row is expected to live, as `fit` would hand them to `task.evaluate`."""
+        return self._pending("life")[0].life
+
+    # Ask and tell --------------------------------------------------------------------------------------------
+
+    def ask(self) -> np.ndarray:
+        """Genotypes to evaluate, float32 `[batch_size, params]`; the same ones until they are told."""
+        if self._asked is None:
+            self._asked = _ask(self.algorithm, self.task, self._run)
+        return np.asarray(self._asked[0].genotype)
+
+    def tell(self, fitness: Any, descriptor: Any, trajectory: Any = None, steps: Any = None) -> Feedback:
+        """Takes in the evaluation of the rows that `ask` returned.
+
+        Rows that are not finite throughout are no error: they are kept out of archive and buffer, and counted in
+        the history.
+
+        **Arguments:**
+
+        - `fitness`: `[batch_size]`; higher is better.
+        - `descriptor`: `[batch_size, dims]`.
+        - `trajectory`: a `Trajectory` or a mapping with its fields, `[batch_size, episode_length, …]`; needed by
+          algorithms that learn from them.
+        - `steps`: environment steps of each row, for the history; by default its alive steps, or whole episodes.
+
+        **Returns:** per row, whether it was `added` and its `gain` in QD score.
+        """
+        offspring, state = self._pending("tell")
+        if trajectory is None and self.algorithm.needs_trajectory:
+            raise ValueError(
+                f"tell: {type(self.algorithm).__name__} learns from trajectories; tell(fitness, descriptor, trajectory) "
+                "needs all three"
+            )
+        begin = time.perf_counter()
+        evaluation = evaluation_of(
+            self.task, self.algorithm.batch_size, fitness, descriptor, trajectory, steps
+        )
+        run, feedback, record = _tell(self.algorithm, self.task, self._run, offspring, state, evaluation)
+        feedback = jax.tree.map(np.asarray, feedback)
+        self.history.append(record, self.seconds + time.perf_counter() - begin)
+        self._run, self._asked = run, None
+        return feedback
+
+    def _pending(self, what: str) -> tuple[Offspring, Any]:
+        if self._asked is None:
+            raise RuntimeError(f"{what}: nothing was asked, or it was told already; call ask() first")
+        return self._asked
+
+    # Fit -----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        evaluations: int | None = None,
+        seconds: float | None = None,
+        *,
+        callbacks: Callback | Sequence[Callback] = (),
+        progress: bool | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        checkpoint_every: int | None = None,
+        overwrite: bool = False,
+    ) -> Result:
+        """Runs the algorithm on the task until a budget is spent.
+
+        The first Ctrl-C finishes the generations under way, saves where there is a checkpoint and returns what there
+        is; the second raises.
+
+        **Arguments:**
+
+        - `evaluations`: stop after the first generation at which this many were spent in all, those of earlier calls
+          included.
+        - `seconds`: stop when this much time was spent in all, compilation aside.
+        - `callbacks`: called after every generation with the optimizer and its newest row of history; returning
+          `False` stops.
+        - `progress`: show progress; by default on a terminal only.
+        - `checkpoint`: a file to save to now and then, and at the end.
+        - `checkpoint_every`: generations between saves; by default about a minute's worth.
+        - `overwrite`: whether the checkpoint may replace a file that holds another run.
+        """
+        budget = check_budget(evaluations, seconds)
+        if not isinstance(self.task, AbstractTask):
+            raise TypeError(
+                f"fit needs a task that can evaluate policies; a {type(self.task).__name__} has no evaluator: "
+                "use ask() and tell(), or make_task(…)"
+            )
+        save = None
+        if checkpoint is not None:
+            path = Path(checkpoint)
+            if path.exists() and path.resolve() not in self._ours and not overwrite:
+                raise FileExistsError(
+                    f"{path} already holds a run. Go on with it: Optimizer.load({str(path)!r}) or `asciime resume "
+                    f"{path}`; or replace it: overwrite=True or `--overwrite`"
+                )
+            _writable(path)
+            save = lambda: self.save(path)
+        self._asked = None  # an unanswered ask is asked again: the same rows
+        title = f"{self.algorithm.name} on {self.task.name}"
+        display = progress_display(progress, title, budget.evaluations, budget.seconds)
+        listeners = [callbacks] if callable(callbacks) else list(callbacks)
+        stopped_by = drive(self, budget, listeners, Checkpoints(save, checkpoint_every), display)
+        return Result(self.archive, self.history, stopped_by)
+
+    def _advance(self, count: int, budget: int | None) -> int:
+        """At most `count` generations in one device call; returns how many there were."""
+        begin, before = time.perf_counter(), self.seconds
+        limit = np.int32(_MOST if budget is None else budget)
+        fixed = (self.algorithm, self.task, np.int32(count), limit)
+        self._run, records, done = _generations(fixed, self._run)
+        done = int(done)
+        rows = jax.tree.map(np.asarray, records)
+        each = (time.perf_counter() - begin) / max(done, 1)
+        for i in range(done):
+            self.history.append(jax.tree.map(lambda leaf, i=i: leaf[i], rows), before + (i + 1) * each)
+        return done
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike):
+        """Stores the run in one HDF5 file, which takes an old one's place only when it is complete."""
+        save_run(path, Saved(self.algorithm, self.task, self.seed, self._run, self.history))
+        self._ours.add(Path(path).resolve())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike,
+        *,
+        algorithm: AbstractAlgorithm | None = None,
+        task: AbstractProblem | None = None,
+        policy: AbstractPolicy | None = None,
+    ) -> "Optimizer":
+        """An optimizer that goes on exactly where the saved one stood.
+
+        **Arguments:**
+
+        - `path`: the file.
+        - `algorithm`, `task`, `policy`: only where the run used one of the user's own, which a file cannot hold.
+        """
+        optimizer = cls.__new__(cls)
+        optimizer._settle(load_run(path, algorithm, task, policy))
+        optimizer._ours.add(Path(path).resolve())
+        return optimizer
+
+    def __repr__(self) -> str:
+        return f"Optimizer({self.algorithm.name} on {self.task}, seed={self.seed}, {self.history})"
+
+
+def _check(algorithm: Any, task: Any, seed: Any):
+    if not isinstance(algorithm, AbstractAlgorithm):
+        raise TypeError(f"expected an algorithm such as asciime_gym.AsciiME(); got {algorithm!r}")
+    if not isinstance(task, AbstractProblem):
+        raise TypeError(f"expected a task, make_task(…), or a Problem; got {task!r}")
+    if int(seed) != seed or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1:,}; got {seed}")
+
+
+def _centroids(given: Any, task: AbstractProblem) -> np.ndarray:
+    if isinstance(given, (int, np.integer)):
+        return cvt_centroids(int(given), task.descriptor_low, task.descriptor_high)
+    centroids = np.asarray(given, np.float32)
+    dims = task.descriptor_size
+    if centroids.ndim != 2 or centroids.shape[1] != dims or not len(centroids):
+        raise ValueError(f"expected centroids of shape [cells, {dims}] or their number; got shape {centroids.shape}")
+    if not np.isfinite(centroids).all():
+        raise ValueError("centroids must be finite")
+    return centroids
+
+
+def _writable(path: Path):
+    """Finds out before any work is done that the checkpoint could not be written."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; the checkpoint needs a file name, for example {path / 'run.h5'}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"{path.parent} is not writable; choose another folder for the checkpoint")

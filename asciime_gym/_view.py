@@ -1,0 +1,188 @@
+"""An archive as people read it: the filled cells, in NumPy, ordered by cell."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._archive import Archive
+from ._policy import AbstractPolicy
+
+
+class ElitePolicy:
+    """One elite's network: give it an observation, or a batch of them, and it acts."""
+
+    def __init__(self, policy: AbstractPolicy, genotype: np.ndarray):
+        self.policy, self.genotype = policy, genotype
+        self._act = jax.jit(policy.act)
+
+    def act(self, observation: Any) -> np.ndarray:
+        observation = np.asarray(observation, np.float32)
+        if observation.shape[-1:] != (self.policy.obs_size,):
+            raise ValueError(
+                f"expected an observation whose last axis is {self.policy.obs_size}; got shape {observation.shape}"
+            )
+        return np.asarray(self._act(jnp.asarray(self.genotype), jnp.asarray(observation)))
+
+    __call__ = act
+
+    def __repr__(self) -> str:
+        return f"ElitePolicy({self.policy})"
+
+
+class Elite:
+    """One filled cell."""
+
+    def __init__(self, archive: "ArchiveView", index: int):
+        self._archive, self.index = archive, index
+        self.cell = int(archive.cell[index])
+        self.fitness = float(archive.fitness[index])
+        self.descriptor = archive.descriptor[index]
+        self.genotype = archive.genotype[index]
+        self.operator = str(archive.operator[index])
+        self.evaluation = int(archive.evaluation[index])
+        self.steps = int(archive.steps[index])
+        self.key = archive.key[index]
+
+    @property
+    def policy(self) -> ElitePolicy:
+        return self._archive.policy(self.index)
+
+    def __repr__(self) -> str:
+        place = ", ".join(f"{value:.3g}" for value in self.descriptor)
+        return (
+            f"Elite(index {self.index}, cell {self.cell}, fitness {self.fitness:,.1f}, descriptor ({place}), "
+            f"by {self.operator} at evaluation {self.evaluation:,})"
+        )
+
+
+class ArchiveView:
+    """The elites of an archive, filled cells only, ordered by `cell`.
+
+    Columns of the same length: `cell`, `fitness`, `descriptor`, `genotype`, `operator` (name), `evaluation` (at which
+    the elite came in), `first_filled` (at which its cell was), `steps` (that its episode lasted) and `key` (of its
+    episode: `jax.random.wrap_key_data(archive.key[i])` for `task.replay`). Besides: `centroids`, `low`, `high`.
+    """
+
+    def __init__(
+        self,
+        rows: dict[str, np.ndarray],
+        *,
+        centroids: np.ndarray,
+        low: np.ndarray,
+        high: np.ndarray,
+        operators: tuple[str, ...],
+        policy: AbstractPolicy | None,
+        descriptor_names: tuple[str, ...] | None = None,
+    ):
+        filled = rows["fitness"] > -np.inf
+        self.cell = np.flatnonzero(filled)
+        self.genotype: np.ndarray = rows["genotype"][filled]
+        self.fitness: np.ndarray = rows["fitness"][filled]
+        self.descriptor: np.ndarray = rows["descriptor"][filled]
+        self.evaluation: np.ndarray = rows["evaluation"][filled]
+        self.first_filled: np.ndarray = rows["first_filled"][filled]
+        self.steps: np.ndarray = rows["steps"][filled]
+        self.key: np.ndarray = rows["key"][filled]
+        self.operator = np.array(operators)[rows["operator"][filled]]
+        self.centroids, self.low, self.high = centroids, low, high
+        self.descriptor_names = descriptor_names or tuple(f"descriptor {i}" for i in range(len(low)))
+        self._policy = policy
+
+    @property
+    def cells(self) -> int:
+        """Number of cells, filled or not."""
+        return len(self.centroids)
+
+    @property
+    def coverage(self) -> float:
+        return len(self) / self.cells
+
+    @property
+    def qd_score(self) -> float:
+        return float(self.fitness.sum(dtype=np.float64))
+
+    def policy(self, index: int) -> ElitePolicy:
+        """The network of row `index`, ready to act."""
+        if self._policy is None:
+            raise ValueError(
+                "this archive's policy is a module of the user's own, which a file cannot hold: "
+                "give it again, load_archive(path, policy=…)"
+            )
+        return ElitePolicy(self._policy, self.genotype[index])
+
+    def best(self) -> Elite:
+        """The elite of highest fitness."""
+        self._need_elites()
+        return self[int(np.argmax(self.fitness))]
+
+    def nearest(self, descriptor: Any) -> Elite:
+        """The elite whose descriptor is nearest, in units of the bounds."""
+        self._need_elites()
+        wanted = np.atleast_1d(np.asarray(descriptor, np.float64))
+        if wanted.shape != self.low.shape or not np.isfinite(wanted).all():
+            raise ValueError(f"expected a descriptor of {len(self.low)} finite numbers; got {descriptor!r}")
+        offset = (self.descriptor - wanted) / (self.high - self.low)
+        return self[int(np.argmin((offset**2).sum(axis=1)))]
+
+    def to_dataframe(self, genotype: bool = False):
+        """A pandas DataFrame (extra `analysis`), one row per elite.
+
+        Columns: `cell`, `objective`, `measures_0…`, `operator`, `evaluation`, `first_filled`, `steps`, and with
+        `genotype=True` also `solution_0…`.
+        """
+        from .analysis._optional import pandas
+
+        columns: dict[str, np.ndarray] = {"cell": self.cell, "objective": self.fitness}
+        columns |= {f"measures_{d}": self.descriptor[:, d] for d in range(len(self.low))}
+        for name in ("operator", "evaluation", "first_filled", "steps"):
+            columns[name] = getattr(self, name)
+        if genotype:
+            columns |= {f"solution_{p}": self.genotype[:, p] for p in range(self.genotype.shape[1])}
+        return pandas().DataFrame(columns)
+
+    def _need_elites(self):
+        if not len(self):
+            raise ValueError("the archive is empty: no evaluation has entered it yet")
+
+    def __len__(self) -> int:
+        return len(self.cell)
+
+    def __getitem__(self, index: int) -> Elite:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"the archive has {len(self)} elites; there is no row {index}")
+        return Elite(self, index % len(self))
+
+    def __iter__(self) -> Iterator[Elite]:
+        return (self[index] for index in range(len(self)))
+
+    def __repr__(self) -> str:
+        best = f"{self.fitness.max():,.1f}" if len(self) else "none"
+        return (
+            f"ArchiveView({len(self):,} of {self.cells:,} cells filled ({100 * self.coverage:.1f} %), "
+            f"QD score {self.qd_score:,.0f}, best {best})"
+        )
+
+
+def view(
+    archive: Archive,
+    operators: tuple[str, ...],
+    policy: AbstractPolicy | None,
+    descriptor_names: tuple[str, ...] | None = None,
+) -> ArchiveView:
+    """A device archive, copied to the host; keepsakes stay where they are."""
+    elites = archive.elites
+    names = ("genotype", "fitness", "descriptor", "operator", "evaluation", "steps", "key")
+    rows = {name: np.asarray(getattr(elites, name)) for name in names}
+    rows["first_filled"] = np.asarray(archive.first_filled)
+    return ArchiveView(
+        rows,
+        centroids=np.asarray(archive.centroids),
+        low=np.asarray(archive.low),
+        high=np.asarray(archive.high),
+        operators=operators,
+        policy=policy,
+        descriptor_names=descriptor_names,
+    )

@@ -1,0 +1,7 @@
+"""One file per algorithm; `ALGORITHMS` is what the command line and stored files know them by."""
+
+from .._loop import AbstractAlgorithm
+from .ascii_me import AsciiME as AsciiME
+from .map_elites import MapElites as MapElites
+
+ALGORITHMS: dict[str, type[AbstractAlgorithm]] = {cls.name: cls for cls in (MapElites, AsciiME)}

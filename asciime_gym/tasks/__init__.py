@@ -1,0 +1,1 @@
+"""Tasks: the contract, and the five Brax robots."""

@@ -1,0 +1,35 @@
+"""The one place that imports Brax, without the messages it prints when it is imported or builds a robot."""
+
+import contextlib
+import functools
+import io
+import warnings
+from typing import Any
+
+
+@contextlib.contextmanager
+def quiet():
+    """Silences the import of optional GPU back ends that are not installed, and Brax's notice of maintenance.
+
+    Neither tells a user of this package anything to act on. Other warnings pass.
+    """
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Brax System, piplines and environments are not actively")
+        yield
+
+
+@functools.cache
+def brax() -> Any:
+    """The Brax modules that the tasks use."""
+    with quiet():
+        import brax.contact
+        import brax.envs
+        import brax.io.mjcf
+    return brax
+
+
+@functools.cache
+def environment(robot: str, backend: str) -> Any:
+    """A Brax environment by the name Brax gives it; one object per robot and backend, shared by all tasks."""
+    with quiet():
+        return brax().envs.get_environment(robot, backend=backend)

@@ -1,0 +1,131 @@
+"""The contract of a task: what an algorithm may know of the world it optimises for."""
+
+import abc
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from .._policy import AbstractPolicy
+
+
+class Trajectory(eqx.Module):
+    """One episode, or a batch of them with leading axes; zero after its end."""
+
+    observation: Float[Array, "*batch time obs"]
+    action: Float[Array, "*batch time act"]
+    reward: Float[Array, "*batch time"]
+    alive: Bool[Array, "*batch time"]  # not ended before step t: the step that ends the episode is alive
+    terminated: Bool[Array, "*batch time"]  # ended at step t, not merely cut off
+
+
+class Evaluation(eqx.Module):
+    """What a batch of episodes gave."""
+
+    fitness: Float[Array, " batch"]
+    descriptor: Float[Array, "batch dims"]
+    trajectory: Trajectory | None
+    steps: Int[Array, " batch"]  # environment steps that each row took
+
+
+def _floats(values) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def bounds() -> tuple[float, ...]:
+    """A field that holds one end of the descriptor space."""
+    return eqx.field(converter=_floats, static=True)
+
+
+class AbstractProblem(eqx.Module):
+    """The record that ask and tell need."""
+
+    policy: eqx.AbstractVar[AbstractPolicy]
+    descriptor_low: eqx.AbstractVar[tuple[float, ...]]
+    descriptor_high: eqx.AbstractVar[tuple[float, ...]]
+    episode_length: eqx.AbstractVar[int]
+
+    @property
+    def descriptor_size(self) -> int:
+        return len(self.descriptor_low)
+
+    def __check_init__(self):
+        low, high = self.descriptor_low, self.descriptor_high
+        finite = all(abs(value) < float("inf") for value in (*low, *high))
+        if not low or len(low) != len(high) or not finite or any(a >= b for a, b in zip(low, high, strict=True)):
+            raise ValueError(
+                "descriptor_low and descriptor_high need the same length, at least 1, and finite values with "
+                f"low < high in every dimension; got low={list(low)}, high={list(high)}"
+            )
+        if self.episode_length < 1:
+            raise ValueError(f"episode_length must be at least 1 step; got {self.episode_length}")
+
+
+class Problem(AbstractProblem):
+    """A problem whose evaluator lives elsewhere: all that a hand-driven ask/tell loop needs."""
+
+    policy: AbstractPolicy
+    descriptor_low: tuple[float, ...] = bounds()
+    descriptor_high: tuple[float, ...] = bounds()
+    episode_length: int = eqx.field(static=True)
+
+
+class AbstractTask(AbstractProblem):
+    """A problem that can evaluate policies by itself."""
+
+    name: eqx.AbstractVar[str]
+
+    @abc.abstractmethod
+    def episodes(
+        self,
+        genotypes: Float[Array, "batch params"],
+        keys: Key[Array, " batch"],
+        *,
+        life: Int[Array, " batch"] | None = None,
+        trajectory: bool = True,
+    ) -> Evaluation:
+        """One episode per row, each from its own key; `life` may order the work, never change a result."""
+
+    @eqx.filter_jit
+    def evaluate(
+        self,
+        genotypes: Float[Array, "batch params"],
+        key: Key[Array, ""],
+        *,
+        life: Int[Array, " batch"] | None = None,
+        trajectory: bool = True,
+    ) -> Evaluation:
+        """One episode per row; row i uses `fold_in(key, i)`."""
+        keys = episode_keys(key, len(genotypes))
+        return self.episodes(genotypes, keys, life=life, trajectory=trajectory)
+
+
+class SimulatorState(eqx.Module):
+    """Where a simulation stands, and what its last step gave."""
+
+    physics: PyTree
+    time: Int[Array, ""]  # steps taken
+    observation: Float[Array, " obs"]
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+    descriptor: Float[Array, " dims"]  # of this step: foot contacts, or where the torso is
+
+
+class AbstractSimulator(AbstractTask):
+    """A task whose environment can also be stepped from outside."""
+
+    episode_descriptor: eqx.AbstractVar[Literal["mean", "final"]]  # of the alive steps' descriptors
+
+    @abc.abstractmethod
+    def reset(self, key: Key[Array, ""]) -> SimulatorState: ...
+
+    @abc.abstractmethod
+    def step(self, state: SimulatorState, action: Float[Array, " act"]) -> SimulatorState: ...
+
+
+def episode_keys(key: Key[Array, ""], batch: int) -> Key[Array, " batch"]:
+    """The key of each row's episode."""
+    return jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(batch))

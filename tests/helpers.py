@@ -1,0 +1,74 @@
+"""What the tests share: algorithms and tasks with known answers."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+import asciime_gym as ag
+from asciime_gym.tasks._task import SimulatorState
+from asciime_gym.tasks.rollout import rollout
+
+# Every algorithm, small: the promises in test_promises.py run over all of them.
+ALGORITHMS = {
+    "map_elites": ag.MapElites(batch_size=24),
+    "ascii_me": ag.AsciiME(batch_size=24, epochs=3),
+}
+
+
+class Walk(ag.AbstractSimulator):
+    """A point on a plane that goes where the action says, and falls when it leaves a circle.
+
+    Reward: 1 - |action|² / 4 a step; descriptor: where it ends. Small, pure JAX, compiles in a second.
+    """
+
+    policy: ag.AbstractPolicy = eqx.field(default_factory=lambda: ag.MLP(5, 2, hidden=(8,)))
+    episode_length: int = eqx.field(static=True, default=12)
+    noise: float = eqx.field(static=True, default=0.1)
+    name: str = eqx.field(static=True, default="walk")
+    descriptor_low: tuple[float, ...] = eqx.field(static=True, default=(-1.0, -1.0))
+    descriptor_high: tuple[float, ...] = eqx.field(static=True, default=(1.0, 1.0))
+    episode_descriptor: Literal["mean", "final"] = eqx.field(static=True, default="final")
+
+    def reset(self, key: Key[Array, ""]) -> SimulatorState:
+        place = self.noise * jax.random.normal(key, (2,))
+        return self._state(place, jnp.zeros((), jnp.int32), jnp.zeros(()))
+
+    def step(self, state: SimulatorState, action: Float[Array, " act"]) -> SimulatorState:
+        place = state.physics + 0.2 * jnp.clip(action, -1, 1)
+        return self._state(place, state.time + 1, 1 - jnp.sum(action**2) / 4)
+
+    def _state(self, place, time, reward) -> SimulatorState:
+        terminated = jnp.sum(place**2) > 0.9
+        left = (self.episode_length - time) / self.episode_length
+        return SimulatorState(
+            physics=place,
+            time=time,
+            observation=jnp.concatenate([place, jnp.sin(3 * place), left[None]]),
+            reward=jnp.maximum(reward, 0.0),
+            terminated=terminated,
+            truncated=(time >= self.episode_length) & ~terminated,
+            descriptor=place,
+        )
+
+    def episodes(
+        self,
+        genotypes: Float[Array, "batch params"],
+        keys: Key[Array, " batch"],
+        *,
+        life: Int[Array, " batch"] | None = None,
+        trajectory: bool = True,
+    ) -> ag.Evaluation:
+        return rollout(self, genotypes, keys, trajectory=trajectory)[0]
+
+
+def same(a, b) -> bool:
+    """Whether two trees are equal bit for bit."""
+    leaves_a, tree_a = jax.tree.flatten(a)
+    leaves_b, tree_b = jax.tree.flatten(b)
+    raw = lambda x: jax.random.key_data(x) if jnp.issubdtype(getattr(x, "dtype", None), jax.dtypes.prng_key) else x
+    bits = lambda x: (np.asarray(raw(x)).dtype, np.asarray(raw(x)).shape, np.asarray(raw(x)).tobytes())
+    return tree_a == tree_b and all(bits(x) == bits(y) for x, y in zip(leaves_a, leaves_b, strict=True))
