@@ -16,9 +16,7 @@ def between(algorithm: Any, low: float, high: float, *fields: str):
     for field in fields:
         value = getattr(algorithm, field)
         if not low <= value <= high:
-            raise ValueError(
-                f"{type(algorithm).__name__}: {field} must be between {low} and {high}; got {value}"
-            )
+            raise ValueError(f"{type(algorithm).__name__}: {field} must be between {low} and {high}; got {value}")
 
 
 def one_of(algorithm: Any, names: tuple[str, ...], field: str):

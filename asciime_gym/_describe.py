@@ -8,7 +8,7 @@ from ._loop import AbstractAlgorithm
 from ._policy import MLP, AbstractPolicy
 from .algorithms import ALGORITHMS
 from .tasks._task import AbstractProblem, Problem
-from .tasks.locomotion import Locomotion
+from .tasks.locomotion import Locomotion, make_task
 
 CUSTOM = "custom"  # stands for an object of the user's own, which has to be handed over again
 
@@ -81,9 +81,7 @@ def make_policy(description: str, given: AbstractPolicy | None = None) -> Abstra
     return MLP(**fields)
 
 
-def make_problem(
-    description: str, policy: AbstractPolicy, given: AbstractProblem | None = None
-) -> AbstractProblem:
+def make_problem(description: str, policy: AbstractPolicy, given: AbstractProblem | None = None) -> AbstractProblem:
     """The problem that a description tells of; `given` by the caller is checked against it."""
     if given is not None:
         if describe_problem(given) != description:
@@ -93,10 +91,12 @@ def make_problem(
         return given
     fields = json.loads(description)
     if fields["kind"] == "task":
-        return Locomotion(fields["name"], fields["backend"], fields["episode_length"], policy)
+        length, backend = fields["episode_length"], fields["backend"]
+        return make_task(fields["name"], backend=backend, episode_length=length, policy=lambda *_: policy)
     if fields["kind"] == "problem":
         low, high = fields["descriptor_low"], fields["descriptor_high"]
-        return Problem(policy, low, high, fields["episode_length"])
+        length = fields["episode_length"]
+        return Problem(policy=policy, descriptor_low=low, descriptor_high=high, episode_length=length)
     raise DescriptionError(
         f"the task {fields['name']!r} is the user's own, which a file cannot hold: hand it over again, "
         "Optimizer.load(path, task=…)"
@@ -109,4 +109,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)) and all(isinstance(item, (int, float)) for item in value):
         return list(value)
     return CUSTOM
-

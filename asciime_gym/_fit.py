@@ -120,7 +120,11 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 
 def drive(
-    optimizer: "Optimizer", budget: Budget, callbacks: Sequence[Callback], checkpoints: Checkpoints, display: Any
+    optimizer: "Optimizer",
+    budget: Budget,
+    callbacks: Sequence[Callback],
+    checkpoints: Checkpoints,
+    display: Any,
 ) -> StoppedBy:
     """Runs chunks of generations until a budget is spent, a callback returns False or the user interrupts."""
     pace = Pace(one_by_one=bool(callbacks))

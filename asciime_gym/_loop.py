@@ -69,9 +69,7 @@ class AbstractAlgorithm(eqx.Module):
         """The state after the initial rows were evaluated."""
 
     @abc.abstractmethod
-    def ask(
-        self, problem: AbstractProblem, archive: Archive, state: Any, key: Key[Array, ""]
-    ) -> tuple[Offspring, Any]:
+    def ask(self, problem: AbstractProblem, archive: Archive, state: Any, key: Key[Array, ""]) -> tuple[Offspring, Any]:
         """The next rows to evaluate."""
 
     @abc.abstractmethod
@@ -214,9 +212,7 @@ def generations(
 
 def finite_rows(evaluation: Evaluation) -> Bool[Array, " batch"]:
     """Which rows are finite throughout: fitness, descriptor and trajectory."""
-    floats = eqx.filter(
-        (evaluation.fitness, evaluation.descriptor, evaluation.trajectory), eqx.is_inexact_array
-    )
+    floats = eqx.filter((evaluation.fitness, evaluation.descriptor, evaluation.trajectory), eqx.is_inexact_array)
     flags = [jnp.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in jax.tree.leaves(floats)]
     return jnp.stack(flags).all(axis=0)
 

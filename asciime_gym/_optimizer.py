@@ -57,7 +57,7 @@ class Optimizer:
     ):
         _check(algorithm, task, seed)
         cells = _centroids(centroids, task)
-        run = _start(algorithm, task, jnp.asarray(cells), np.uint32(seed))
+        run = _start(algorithm, task, jnp.asarray(cells), jnp.uint32(seed))
         self._settle(Saved(algorithm, task, int(seed), run, History(_loop.operators(algorithm))))
 
     def _settle(self, saved: Saved):
@@ -125,13 +125,11 @@ class Optimizer:
         offspring, state = self._pending("tell")
         if trajectory is None and self.algorithm.needs_trajectory:
             raise ValueError(
-                f"tell: {type(self.algorithm).__name__} learns from trajectories; tell(fitness, descriptor, trajectory) "
-                "needs all three"
+                f"tell: {type(self.algorithm).__name__} learns from trajectories: "
+                "tell(fitness, descriptor, trajectory) needs all three"
             )
         begin = time.perf_counter()
-        evaluation = evaluation_of(
-            self.task, self.algorithm.batch_size, fitness, descriptor, trajectory, steps
-        )
+        evaluation = evaluation_of(self.task, self.algorithm.batch_size, fitness, descriptor, trajectory, steps)
         run, feedback, record = _tell(self.algorithm, self.task, self._run, offspring, state, evaluation)
         feedback = jax.tree.map(np.asarray, feedback)
         self.history.append(record, self.seconds + time.perf_counter() - begin)

@@ -20,7 +20,11 @@ class AbstractPolicy(eqx.Module):
 
     obs_size: eqx.AbstractVar[int]
     act_size: eqx.AbstractVar[int]
-    size: eqx.AbstractVar[int]  # number of parameters
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """Number of parameters."""
 
     @abc.abstractmethod
     def init(self, key: Key[Array, ""]) -> Float[Array, " params"]:
@@ -86,7 +90,10 @@ class MLP(AbstractPolicy):
                 draw = jax.nn.initializers.orthogonal(gain)
             else:
                 draw = jax.nn.initializers.lecun_uniform()
-            parts += [draw(layer_key, (inputs, outputs), jnp.float32).ravel(), jnp.zeros(outputs, jnp.float32)]
+            parts += [
+                draw(layer_key, (inputs, outputs), jnp.float32).ravel(),
+                jnp.zeros(outputs, jnp.float32),
+            ]
         return jnp.concatenate(parts)
 
     def unpack(self, genotype: Float[Array, " params"]) -> list[tuple[Array, Array]]:
@@ -138,13 +145,17 @@ class EquinoxPolicy(AbstractPolicy):
     make: Callable[[Key[Array, ""]], Any] = eqx.field(static=True)
     obs_size: int = eqx.field(static=True)
     act_size: int = eqx.field(static=True)
-    size: int = eqx.field(static=True, init=False)
+    parameters: int = eqx.field(static=True, init=False)
 
     def __post_init__(self):
         genotype = jax.eval_shape(self._flat, jax.random.key(0))
-        self.size = genotype.size
+        self.parameters = genotype.size
         observation = jax.ShapeDtypeStruct((self.obs_size,), jnp.float32)
         _sizes(self, genotype, jax.eval_shape(self._act_one, genotype, observation))
+
+    @property
+    def size(self) -> int:
+        return self.parameters
 
     def _flat(self, key):
         return ravel_pytree(eqx.filter(self.make(key), eqx.is_inexact_array))[0].astype(jnp.float32)
@@ -172,7 +183,7 @@ class FlaxPolicy(AbstractPolicy):
     module: Any = eqx.field(static=True)
     obs_size: int = eqx.field(static=True)
     act_size: int = eqx.field(static=True)
-    size: int = eqx.field(static=True, init=False)
+    parameters: int = eqx.field(static=True, init=False)
 
     def __post_init__(self):
         variables = jax.eval_shape(self._variables, jax.random.key(0))
@@ -183,9 +194,13 @@ class FlaxPolicy(AbstractPolicy):
                 "(use LayerNorm rather than BatchNorm, and no caches)"
             )
         genotype = jax.eval_shape(self.init, jax.random.key(0))
-        self.size = genotype.size
+        self.parameters = genotype.size
         observation = jax.ShapeDtypeStruct((self.obs_size,), jnp.float32)
         _sizes(self, genotype, jax.eval_shape(self.act, genotype, observation))
+
+    @property
+    def size(self) -> int:
+        return self.parameters
 
     def _variables(self, key):
         return self.module.init(key, jnp.zeros(self.obs_size, jnp.float32))

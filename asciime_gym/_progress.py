@@ -6,7 +6,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 LINE_EVERY = 10.0  # seconds between lines where there is no terminal to redraw
 
@@ -20,9 +27,7 @@ def progress_display(wanted: bool | None, title: str, evaluations: int | None, s
 
 
 def _figures(row: dict[str, Any]) -> str:
-    return (
-        f"QD score {row['qd_score']:,.0f} · coverage {100 * row['coverage']:.1f} % · best {row['max_fitness']:,.1f}"
-    )
+    return f"QD score {row['qd_score']:,.0f} · coverage {100 * row['coverage']:.1f} % · best {row['max_fitness']:,.1f}"
 
 
 class Silent(AbstractContextManager):

@@ -15,7 +15,12 @@ import numpy as np
 
 FORMAT = "asciime_gym run"
 SCHEMA = 1
-_COMPRESSION: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True, "fletcher32": True}
+_COMPRESSION: dict[str, Any] = {
+    "compression": "gzip",
+    "compression_opts": 1,
+    "shuffle": True,
+    "fletcher32": True,
+}
 _VERSIONS = ("asciime_gym", "jax", "brax", "equinox", "optax", "numpy", "h5py")
 _DESCRIPTIONS = {
     "archive": "the map of elites; row i of every dataset belongs to cell i",
@@ -149,8 +154,7 @@ def read_dataset(
     )
     if not fits or (dtype is not None and item.dtype != dtype):
         raise FileError(
-            f"{file.filename}: the dataset {name} should have shape {shape} and type {np.dtype(dtype) if dtype else 'any'}; "
-            f"it has shape {item.shape} and type {item.dtype}"
+            f"{file.filename}: the dataset {name} should have shape {shape} and type {dtype or 'any'}; it has shape {item.shape} and type {item.dtype}"
         )
     return item[()]
 

@@ -25,9 +25,7 @@ def iso_line(
     return parent + sigma1 * iso + sigma2 * (mate - parent) * line
 
 
-def reward_to_go(
-    reward: Float[Array, " time"], alive: Bool[Array, " time"], discount: float
-) -> Float[Array, " time"]:
+def reward_to_go(reward: Float[Array, " time"], alive: Bool[Array, " time"], discount: float) -> Float[Array, " time"]:
     """G_t, the discounted reward from step t to the end; zero after it."""
 
     def back(future, step):
@@ -38,9 +36,7 @@ def reward_to_go(
     return jax.lax.scan(back, jnp.zeros(()), (reward, alive), reverse=True)[1]
 
 
-def floored_cosine(
-    a: Float[Array, "time obs"], b: Float[Array, "time obs"], floor: float
-) -> Float[Array, " time"]:
+def floored_cosine(a: Float[Array, "time obs"], b: Float[Array, "time obs"], floor: float) -> Float[Array, " time"]:
     """Cosine similarity of two state sequences step by step, at least `floor`; `floor` where either is all zero.
 
     An episode is zero after its end, so a parent that ended before its target weighs as a stranger from then on.
@@ -98,7 +94,7 @@ def ascii(
 
     start = (parent, optimizer.init(parent))
     (child, _), _ = jax.lax.scan(epoch, start, jax.random.split(key, epochs))
-    return child
+    return jnp.asarray(child)
 
 
 def each_row(operator: Callable, rows: PyTree) -> PyTree:
@@ -106,6 +102,4 @@ def each_row(operator: Callable, rows: PyTree) -> PyTree:
 
     A CPU core multiplies one individual's matrices at a time, in its cache; an accelerator all at once.
     """
-    return jax.lax.platform_dependent(
-        rows, cpu=lambda rows: jax.lax.map(operator, rows), default=jax.vmap(operator)
-    )
+    return jax.lax.platform_dependent(rows, cpu=lambda rows: jax.lax.map(operator, rows), default=jax.vmap(operator))

@@ -46,7 +46,8 @@ class AsciiME(AbstractAlgorithm):
     - `learning_rate`: of those steps.
     - `optimizer`: `"adam"`, `"sgd"` (the paper's plain step) or an optax transformation, which then ignores
       `learning_rate`.
-    - `sigma1`, `sigma2`: of iso+line: isotropic noise; step along the line to the mate, relative to its length.
+    - `sigma1`: standard deviation of the isotropic noise of iso+line.
+    - `sigma2`: standard deviation, relative to the distance of the two parents, of its step along their line.
     - `variance`: σ² of the kernel that compares actions.
     - `cosine_floor`: b, the least weight that the similarity of two states can have.
     - `clip`: ε; where the kernel is below it and the target fared worse, a step does not count.
@@ -92,9 +93,7 @@ class AsciiME(AbstractAlgorithm):
         return MLP(obs_size, act_size)
 
     def keepsake(self, trajectory: Trajectory) -> Keepsake:
-        return Keepsake(
-            trajectory.observation, reward_to_go(trajectory.reward, trajectory.alive, self.discount)
-        )
+        return Keepsake(trajectory.observation, reward_to_go(trajectory.reward, trajectory.alive, self.discount))
 
     def init(
         self,
@@ -114,14 +113,15 @@ class AsciiME(AbstractAlgorithm):
         iso_line_count = round(self.batch_size * self.iso_line_share)
         ascii_count = self.batch_size - iso_line_count
         iso_line_key, ascii_key = jax.random.split(key)
-        varied, varied_life = iso_line_offspring(
-            archive, iso_line_key, iso_line_count, self.sigma1, self.sigma2
-        )
+        varied, varied_life = iso_line_offspring(archive, iso_line_key, iso_line_count, self.sigma1, self.sigma2)
         taught, taught_life = self._ascii_offspring(problem, archive, state, ascii_key, ascii_count)
         offspring = Offspring(
             genotype=jnp.concatenate([varied, taught]),
-            operator=jnp.repeat(jnp.array([1, 2]), jnp.array([iso_line_count, ascii_count]),
-                                total_repeat_length=self.batch_size),
+            operator=jnp.repeat(
+                jnp.array([1, 2]),
+                jnp.array([iso_line_count, ascii_count]),
+                total_repeat_length=self.batch_size,
+            ),
             candidate=jnp.ones(self.batch_size, bool),
             life=jnp.concatenate([varied_life, taught_life]),
             target=None,

@@ -1,6 +1,7 @@
 """The contract of a task: what an algorithm may know of the world it optimises for."""
 
 import abc
+from collections.abc import Iterable
 from typing import Literal
 
 import equinox as eqx
@@ -30,13 +31,9 @@ class Evaluation(eqx.Module):
     steps: Int[Array, " batch"]  # environment steps that each row took
 
 
-def _floats(values) -> tuple[float, ...]:
+def floats(values: Iterable[float]) -> tuple[float, ...]:
+    """A plain tuple of numbers."""
     return tuple(float(value) for value in values)
-
-
-def bounds() -> tuple[float, ...]:
-    """A field that holds one end of the descriptor space."""
-    return eqx.field(converter=_floats, static=True)
 
 
 class AbstractProblem(eqx.Module):
@@ -67,8 +64,8 @@ class Problem(AbstractProblem):
     """A problem whose evaluator lives elsewhere: all that a hand-driven ask/tell loop needs."""
 
     policy: AbstractPolicy
-    descriptor_low: tuple[float, ...] = bounds()
-    descriptor_high: tuple[float, ...] = bounds()
+    descriptor_low: tuple[float, ...] = eqx.field(converter=floats, static=True)
+    descriptor_high: tuple[float, ...] = eqx.field(converter=floats, static=True)
     episode_length: int = eqx.field(static=True)
 
 

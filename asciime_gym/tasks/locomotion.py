@@ -48,6 +48,9 @@ class Locomotion(AbstractSimulator):
     backend: str = eqx.field(static=True)
     episode_length: int = eqx.field(static=True)
     policy: AbstractPolicy
+    descriptor_low: tuple[float, ...] = eqx.field(static=True)
+    descriptor_high: tuple[float, ...] = eqx.field(static=True)
+    episode_descriptor: Literal["mean", "final"] = eqx.field(static=True)
 
     @property
     def robot(self) -> Robot:
@@ -59,22 +62,10 @@ class Locomotion(AbstractSimulator):
         return ant_trap(self.backend) if self.robot.trap else environment(self.robot.brax_name, self.backend)
 
     @property
-    def descriptor_low(self) -> tuple[float, ...]:
-        return (0.0,) * len(self.robot.feet) or (-ARENA, -ARENA)
-
-    @property
-    def descriptor_high(self) -> tuple[float, ...]:
-        return (1.0,) * len(self.robot.feet) or (ARENA, ARENA)
-
-    @property
     def descriptor_names(self) -> tuple[str, ...]:
         """What each dimension of the descriptor means."""
         names = tuple(f"contact rate of foot {i + 1}" for i in range(len(self.robot.feet)))
         return names or ("final x (m)", "final y (m)")
-
-    @property
-    def episode_descriptor(self) -> Literal["mean", "final"]:
-        return "mean" if self.robot.feet else "final"
 
     def reset(self, key: Key[Array, ""]) -> SimulatorState:
         """A fresh episode, with Brax's own noise on the initial pose."""
@@ -180,4 +171,13 @@ def make_task(
             f"{name} needs a policy of observation size {obs_size} and action size {robot.action_size}; "
             f"the one given has {made.obs_size} and {made.act_size}"
         )
-    return Locomotion(name, backend, int(episode_length), made)
+    dims = len(robot.feet)
+    return Locomotion(
+        name=name,
+        backend=backend,
+        episode_length=int(episode_length),
+        policy=made,
+        descriptor_low=(0.0,) * dims or (-ARENA, -ARENA),
+        descriptor_high=(1.0,) * dims or (ARENA, ARENA),
+        episode_descriptor="mean" if dims else "final",
+    )

@@ -1,0 +1,35 @@
+"""Settings of a whole process, for programs of ours; importing the library never touches them."""
+
+import os
+from pathlib import Path
+
+import jax
+
+CACHE_SWITCH = "ASCIIME_CACHE"  # a folder for compiled programs, or "off"
+
+
+def cache_folder() -> Path | None:
+    """Where compiled programs are kept between processes; `None` where that is switched off."""
+    given = os.environ.get(CACHE_SWITCH, "")
+    if given.lower() in ("off", "0", "no"):
+        return None
+    if given:
+        return Path(given)
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "asciime_gym" / "xla"
+
+
+def prepare():
+    """Keeps compiled programs in the user's cache folder, so that the next process need not compile them again."""
+    folder = cache_folder()
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # no cache is no reason not to run
+    # Loading a program logs, at length, each instruction set that the compiler considered; nobody can act on it.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
