@@ -100,10 +100,10 @@ def empty_archive(
     elites = eqx.tree_at(
         lambda e: (e.fitness, e.operator, e.evaluation),
         blank,
-        (jnp.full(cells, -jnp.inf, jnp.float32), jnp.full(cells, EMPTY), jnp.full(cells, EMPTY)),
+        (jnp.full(cells, -jnp.inf, jnp.float32), jnp.full(cells, EMPTY, jnp.int32), jnp.full(cells, EMPTY, jnp.int32)),
     )
     bounds = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
-    return Archive(jnp.asarray(centroids, jnp.float32), *bounds, elites, jnp.full(cells, EMPTY))
+    return Archive(jnp.asarray(centroids, jnp.float32), *bounds, elites, jnp.full(cells, EMPTY, jnp.int32))
 
 
 @functools.cache

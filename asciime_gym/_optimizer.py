@@ -180,12 +180,12 @@ class Optimizer:
         save = None
         if checkpoint is not None:
             path = Path(checkpoint)
+            _writable(path)
             if path.exists() and path.resolve() not in self._ours and not overwrite:
                 raise FileExistsError(
                     f"{path} already holds a run. Go on with it: Optimizer.load({str(path)!r}) or `asciime resume "
                     f"{path}`; or replace it: overwrite=True or `--overwrite`"
                 )
-            _writable(path)
             save = lambda: self.save(path)
         self._asked = None  # an unanswered ask is asked again: the same rows
         title = f"{self.algorithm.name} on {self.task.name}"

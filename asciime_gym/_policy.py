@@ -120,7 +120,7 @@ def baseline_mlp(obs_size: int, act_size: int) -> MLP:
     return MLP(obs_size, act_size, activation="relu", output="tanh", weights="lecun_uniform")
 
 
-def _sizes(policy: AbstractPolicy, genotype: Array, action: Any):
+def _sizes(policy: AbstractPolicy, genotype: jax.ShapeDtypeStruct, action: Any):
     """Refuses a module whose parameters or output do not make a policy."""
     name = type(policy).__name__
     if not genotype.size:
@@ -148,6 +148,7 @@ class EquinoxPolicy(AbstractPolicy):
     parameters: int = eqx.field(static=True, init=False)
 
     def __post_init__(self):
+        self.parameters = 0  # until it is counted
         genotype = jax.eval_shape(self._flat, jax.random.key(0))
         self.parameters = genotype.size
         observation = jax.ShapeDtypeStruct((self.obs_size,), jnp.float32)
@@ -186,6 +187,7 @@ class FlaxPolicy(AbstractPolicy):
     parameters: int = eqx.field(static=True, init=False)
 
     def __post_init__(self):
+        self.parameters = 0  # until it is counted
         variables = jax.eval_shape(self._variables, jax.random.key(0))
         others = sorted(set(variables) - {"params"})
         if others:

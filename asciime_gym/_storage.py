@@ -154,9 +154,10 @@ def read_dataset(
     )
     if not fits or (dtype is not None and item.dtype != dtype):
         raise FileError(
-            f"{file.filename}: the dataset {name} should have shape {shape} and type {dtype or 'any'}; it has shape {item.shape} and type {item.dtype}"
+            f"{file.filename}: the dataset {name} should have shape {shape} and type {dtype or 'any'}; "
+            f"it has shape {item.shape} and type {item.dtype}"
         )
-    return item[()]
+    return np.asarray(item[()])
 
 
 def read_attribute(file: h5py.File, name: str, check: Callable[[Any], Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from .._policy import AbstractPolicy
@@ -88,7 +89,7 @@ class AbstractTask(AbstractProblem):
     @eqx.filter_jit
     def evaluate(
         self,
-        genotypes: Float[Array, "batch params"],
+        genotypes: Float[Array, "batch params"] | Float[np.ndarray, "batch params"],
         key: Key[Array, ""],
         *,
         life: Int[Array, " batch"] | None = None,
@@ -96,7 +97,7 @@ class AbstractTask(AbstractProblem):
     ) -> Evaluation:
         """One episode per row; row i uses `fold_in(key, i)`."""
         keys = episode_keys(key, len(genotypes))
-        return self.episodes(genotypes, keys, life=life, trajectory=trajectory)
+        return self.episodes(jnp.asarray(genotypes, jnp.float32), keys, life=life, trajectory=trajectory)
 
 
 class SimulatorState(eqx.Module):

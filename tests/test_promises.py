@@ -1,0 +1,134 @@
+"""What every algorithm promises."""
+
+import logging
+
+import jax
+import numpy as np
+import pytest
+from helpers import ALGORITHMS, Walk, same
+
+import asciime_gym as ag
+
+GENERATIONS = 5
+TASK = Walk()
+
+
+@pytest.fixture(params=ALGORITHMS, name="algorithm")
+def _algorithm(request) -> ag.AbstractAlgorithm:
+    return ALGORITHMS[request.param]
+
+
+def optimizer(algorithm, seed=0) -> ag.Optimizer:
+    return ag.Optimizer(algorithm, TASK, seed=seed, centroids=64)
+
+
+def fitted(algorithm, generations=GENERATIONS, seed=0, **options) -> ag.Optimizer:
+    made = optimizer(algorithm, seed)
+    made.fit(evaluations=generations * algorithm.batch_size, **options)
+    return made
+
+
+def columns(optimizer) -> dict[str, list]:
+    """The history without the clock."""
+    return {name: column.tolist() for name, column in optimizer.history.to_dict().items() if name != "seconds"}
+
+
+def test_deterministic(algorithm):
+    first, second = fitted(algorithm), fitted(algorithm)
+    assert same(first._run, second._run)
+    assert columns(first) == columns(second)
+    assert not same(first._run.archive, fitted(algorithm, seed=1)._run.archive)
+
+
+def test_it_gets_somewhere(algorithm):
+    made = fitted(algorithm, 20)
+    assert made.history["coverage"][-1] > made.history["coverage"][0]
+    assert (np.diff(made.history["qd_score"]) >= 0).all()
+
+
+def test_fit_equals_ask_and_tell(algorithm):
+    by_fit, by_hand = fitted(algorithm), optimizer(algorithm)
+    for _ in range(GENERATIONS):
+        genotypes = by_hand.ask()
+        result = TASK.evaluate(
+            genotypes, by_hand.evaluation_key, life=by_hand.life, trajectory=algorithm.needs_trajectory
+        )
+        by_hand.tell(result.fitness, result.descriptor, result.trajectory)
+    assert same(by_fit._run, by_hand._run)
+    assert columns(by_fit) == columns(by_hand)
+
+
+def test_chunks_do_not_matter(algorithm):
+    rows = []
+    one_by_one = fitted(algorithm, callbacks=lambda _, row: rows.append(row["evaluations"]))
+    assert rows == [algorithm.batch_size * (i + 1) for i in range(GENERATIONS)]
+    assert same(one_by_one._run, fitted(algorithm)._run)
+
+
+def test_save_and_load(algorithm, tmp_path):
+    made = fitted(algorithm)
+    made.save(tmp_path / "run.h5")
+    loaded = ag.Optimizer.load(tmp_path / "run.h5", task=TASK)
+    assert same(made._run, loaded._run)
+    assert loaded.history.to_dict().keys() == made.history.to_dict().keys()
+    assert all(np.array_equal(loaded.history[name], made.history[name]) for name in made.history.columns)
+    assert (loaded.algorithm, loaded.seed) == (made.algorithm, made.seed)
+
+
+def test_resume_equals_going_on(algorithm, tmp_path):
+    whole = fitted(algorithm, 7)
+    for stop in (2, 5):
+        part = ag.Optimizer.load(tmp_path / "run.h5", task=TASK) if stop == 5 else optimizer(algorithm)
+        part.fit(evaluations=stop * algorithm.batch_size, checkpoint=tmp_path / "run.h5")
+    part = ag.Optimizer.load(tmp_path / "run.h5", task=TASK)
+    part.fit(evaluations=7 * algorithm.batch_size)
+    assert same(whole._run, part._run)
+    assert columns(whole) == columns(part)
+
+
+def test_same_seed_same_file(algorithm, tmp_path):
+    import h5py
+
+    files = []
+    for name in ("a.h5", "b.h5"):
+        fitted(algorithm, checkpoint=tmp_path / name)
+        contents = {}
+        with h5py.File(tmp_path / name) as file:
+            contents |= {("attribute", k): v for k, v in file.attrs.items() if k != "written"}
+            file.visititems(
+                lambda path, item, into=contents: (
+                    into.update({path: item[()].tobytes()})
+                    if isinstance(item, h5py.Dataset) and path != "history/seconds"
+                    else None
+                )
+            )
+        files.append(contents)
+    assert len(files[0]) > 20 and files[0] == files[1]
+
+
+def test_nothing_is_compiled_twice(algorithm, caplog, tmp_path):
+    """Neither for another seed or budget, nor after a resume."""
+    fitted(algorithm, checkpoint=tmp_path / "run.h5")
+    jax.config.update("jax_log_compiles", True)
+    try:
+        with caplog.at_level(logging.WARNING):
+            fitted(algorithm, generations=9, seed=3)
+            ag.Optimizer.load(tmp_path / "run.h5", task=TASK).fit(evaluations=9 * algorithm.batch_size)
+    finally:
+        jax.config.update("jax_log_compiles", False)
+    compiled = [r.getMessage() for r in caplog.records if "Finished XLA compilation" in r.getMessage()]
+    assert not compiled
+
+
+def test_exports_for_cpu_and_cuda(algorithm):
+    """A whole generation lowers for both platforms."""
+    import equinox as eqx
+    from jax import export
+
+    from asciime_gym import _loop
+
+    run = optimizer(algorithm)._run
+    arrays, rest = eqx.partition(run, eqx.is_array)
+    step = lambda arrays: eqx.filter(_loop.generation(algorithm, TASK, eqx.combine(arrays, rest)), eqx.is_array)
+    exported = export.export(jax.jit(step), platforms=("cpu", "cuda"))(arrays)
+    assert set(exported.platforms) == {"cpu", "cuda"}
