@@ -195,8 +195,16 @@ def generations(
 
     **Returns:** the run, a record whose first rows are the generations', and how many there were.
     """
-    shapes = eqx.filter_eval_shape(generation, algorithm, task, run)[1]
-    records = jax.tree.map(lambda leaf: jnp.zeros((CHUNK, *leaf.shape), leaf.dtype), shapes)
+    whole, real = jnp.zeros(CHUNK, jnp.int32), jnp.zeros(CHUNK)
+    records = Record(
+        evaluations=whole,
+        steps=whole,
+        qd_score=real,
+        coverage=real,
+        max_fitness=real,
+        added=jnp.zeros((CHUNK, len(operators(algorithm))), jnp.int32),
+        refused=whole,
+    )
 
     def going(carry):
         run, _, done = carry

@@ -24,15 +24,15 @@ def max_fitness(archive: Archive) -> Float[Array, ""]:
 
 
 class Record(eqx.Module):
-    """The scalars of one generation, as they leave the device."""
+    """The scalars of one generation, or of several with a leading axis, as they leave the device."""
 
-    evaluations: Int[Array, ""]  # spent so far
-    steps: Int[Array, ""]  # of this generation
-    qd_score: Float[Array, ""]
-    coverage: Float[Array, ""]
-    max_fitness: Float[Array, ""]
-    added: Int[Array, " operators"]  # rows that entered the archive, by operator
-    refused: Int[Array, ""]  # rows that were not finite
+    evaluations: Int[Array, "*generations"]  # spent so far
+    steps: Int[Array, "*generations"]  # of this generation
+    qd_score: Float[Array, "*generations"]
+    coverage: Float[Array, "*generations"]
+    max_fitness: Float[Array, "*generations"]
+    added: Int[Array, "*generations operators"]  # rows that entered the archive, by operator
+    refused: Int[Array, "*generations"]  # rows that were not finite
 
 
 class History:

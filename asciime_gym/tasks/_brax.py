@@ -6,6 +6,8 @@ import io
 import warnings
 from typing import Any
 
+import jax
+
 
 @contextlib.contextmanager
 def quiet():
@@ -28,8 +30,15 @@ def brax() -> Any:
     return brax
 
 
+@contextlib.contextmanager
+def building():
+    """For building robots: silently, and with real arrays even if a program is just being traced."""
+    with quiet(), jax.ensure_compile_time_eval():
+        yield
+
+
 @functools.cache
 def environment(robot: str, backend: str) -> Any:
     """A Brax environment by the name Brax gives it; one object per robot and backend, shared by all tasks."""
-    with quiet():
+    with building():
         return brax().envs.get_environment(robot, backend=backend)

@@ -116,6 +116,7 @@ class AbstractSimulator(AbstractTask):
     """A task whose environment can also be stepped from outside."""
 
     episode_descriptor: eqx.AbstractVar[Literal["mean", "final"]]  # of the alive steps' descriptors
+    lanes: eqx.AbstractVar[bool | None]  # whether episodes step in lanes; None: where that is faster, on a CPU
 
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> SimulatorState: ...

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
-from ._brax import brax, environment, quiet
+from ._brax import brax, building, environment
 
 RADIUS = 0.5  # of the walls, which are capsules that lie at this height
 # Ends of each wall's axis: a capsule reaches RADIUS further, so end to end they are 5, 6 and 6 long.
@@ -47,9 +47,9 @@ def ant_trap(backend: str) -> Any:
     """Brax's ant environment on the model with walls; everything else as Brax sets it for the backend."""
     brax_ = brax()
     plain = environment("ant", backend)
-    with quiet():
+    with building():
         path = Path(brax_.envs.__file__).parent / "assets" / "ant.xml"
         system = brax_.io.mjcf.loads(trapped(path.read_text()))
         env = brax_.envs.get_environment("ant", backend=backend)
-    env.sys = system.replace(opt=plain.sys.opt, actuator=plain.sys.actuator)
+        env.sys = system.replace(opt=plain.sys.opt, actuator=plain.sys.actuator)
     return env

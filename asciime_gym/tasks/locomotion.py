@@ -51,6 +51,7 @@ class Locomotion(AbstractSimulator):
     descriptor_low: tuple[float, ...] = eqx.field(static=True)
     descriptor_high: tuple[float, ...] = eqx.field(static=True)
     episode_descriptor: Literal["mean", "final"] = eqx.field(static=True)
+    lanes: bool | None = eqx.field(static=True, default=None)
 
     @property
     def robot(self) -> Robot:
@@ -149,6 +150,7 @@ def make_task(
     backend: str = "spring",
     episode_length: int = 250,
     policy: Callable[[int, int], AbstractPolicy] = MLP,
+    lanes: bool | None = None,
 ) -> Locomotion:
     """One of the five tasks.
 
@@ -158,6 +160,8 @@ def make_task(
     - `backend`: Brax's physics: `"spring"` (fastest), `"positional"`, `"generalized"` or `"mjx"`.
     - `episode_length`: steps after which an episode is cut off.
     - `policy`: a function of (observation size, action size) that gives the policy; ASCII-ME's network by default.
+    - `lanes`: whether the physics of many episodes runs one vector per scalar (`tasks/lanes.py`) or under `jax.vmap`;
+      by default the former on a CPU, the latter elsewhere.
     """
     if name not in ROBOTS:
         raise ValueError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}")
@@ -180,4 +184,5 @@ def make_task(
         descriptor_low=(0.0,) * dims or (-ARENA, -ARENA),
         descriptor_high=(1.0,) * dims or (ARENA, ARENA),
         episode_descriptor="mean" if dims else "final",
+        lanes=lanes,
     )

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from ._task import AbstractSimulator, Evaluation, SimulatorState, Trajectory
+from .lanes import lanes
 
 TILE = 64  # episodes that advance together, and stop together when all of them have ended
 
@@ -34,60 +36,57 @@ def rollout(
     # bit of its result, does not depend on how many others there are.
     fill = jnp.zeros(-batch % TILE, jnp.int32)
     rows = jnp.concatenate([jnp.arange(batch), fill]).reshape(-1, TILE)
-    play = lambda rows: _tile(simulator, genotypes[rows], keys[rows], trajectory, keep)
-    results = jax.lax.map(play, rows)
+
+    def tiles(in_lanes: bool) -> Callable:
+        play = lambda rows: _tile(simulator, in_lanes, genotypes[rows], keys[rows], trajectory, keep)
+        return lambda rows: jax.lax.map(play, rows)
+
+    if simulator.lanes is None:
+        results = jax.lax.platform_dependent(rows, cpu=tiles(True), default=tiles(False))
+    else:
+        results = tiles(simulator.lanes)(rows)
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:batch], results)
 
 
-def _tile(simulator: AbstractSimulator, genotypes: Array, keys: Array, trajectory: bool, keep) -> Any:
-    time = simulator.episode_length
-    act, step = jax.vmap(simulator.policy.act), jax.vmap(simulator.step)
-    start = jax.vmap(simulator.reset)(keys)
+@eqx.filter_jit  # traced once per simulator, however often a program contains it
+def _step(simulator: AbstractSimulator, in_lanes: bool, state: PyTree, action: Array) -> PyTree:
+    """One step of many environments."""
+    return (lanes(simulator.step) if in_lanes else jax.vmap(simulator.step, -1, -1))(state, action)
 
-    def advance(state, alive):
-        """One step: the next state, and what is recorded of it, zero where the episode had ended."""
-        action = act(genotypes, state.observation)
-        after = step(state, action)
-        record = {}
-        if trajectory:
-            flags = dict(alive=alive, terminated=after.terminated)
-            record["trajectory"] = Trajectory(state.observation, action, after.reward, **flags)
-        if keep is not None:
-            record["kept"] = keep(after)
-        return after, jax.tree.map(lambda leaf: _where(alive, leaf), record)
+
+def _tile(
+    simulator: AbstractSimulator, in_lanes: bool, genotypes: Array, keys: Array, trajectory: bool, keep: Any
+) -> tuple[Evaluation, PyTree]:
+    """Episodes that advance together; in every array of their states and records the episode is the last axis."""
+    time, count = simulator.episode_length, len(genotypes)
+    act = jax.vmap(simulator.policy.act, (0, -1), -1)
+    start = jax.vmap(simulator.reset, out_axes=-1)(keys)
+
+    def record(state, action, after, alive):
+        """What is kept of one step."""
+        path = (state.observation, action, after.reward, alive, after.terminated) if trajectory else None
+        return path, None if keep is None else keep(after)
 
     def body(carry):
         t, state, alive, fitness, descriptor, steps, records = carry
-        after, record = advance(state, alive)
-        fitness += _where(alive, after.reward)
+        action = act(genotypes, state.observation)
+        after = _step(simulator, in_lanes, state, action)
+        fitness += jnp.where(alive, after.reward, 0.0)
         if simulator.episode_descriptor == "mean":
-            descriptor += _where(alive, after.descriptor)
+            descriptor += jnp.where(alive, after.descriptor, 0.0)
         else:
-            descriptor = jnp.where(alive[:, None], after.descriptor, descriptor)
-        records = jax.tree.map(lambda rows, row: rows.at[t].set(row), records, record)
+            descriptor = jnp.where(alive, after.descriptor, descriptor)
+        write = lambda rows, row: rows.at[t].set(jnp.where(alive, row, jnp.zeros_like(row)))
+        records = jax.tree.map(write, records, record(state, action, after, alive))
         return t + 1, after, alive & ~after.terminated, fitness, descriptor, steps + alive, records
 
-    alive = jnp.ones(len(genotypes), bool)
-    shapes = jax.eval_shape(advance, start, alive)[1]
+    alive, zero = jnp.ones(count, bool), jnp.zeros(count)
+    shapes = jax.eval_shape(record, start, jnp.zeros((simulator.policy.act_size, count)), start, alive)
     records = jax.tree.map(lambda leaf: jnp.zeros((time, *leaf.shape), leaf.dtype), shapes)
-    zero = jnp.zeros(len(genotypes))
-    begin = (
-        jnp.zeros((), jnp.int32),
-        start,
-        alive,
-        zero,
-        jnp.zeros_like(start.descriptor),
-        zero.astype(jnp.int32),
-        records,
-    )
+    begin = (jnp.int32(0), start, alive, zero, jnp.zeros_like(start.descriptor), zero.astype(jnp.int32), records)
     going = lambda carry: (carry[0] < time) & carry[2].any()
     _, _, _, fitness, descriptor, steps, records = jax.lax.while_loop(going, body, begin)
     if simulator.episode_descriptor == "mean":
-        descriptor /= steps[:, None]
-    records = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), records)
-    return Evaluation(fitness, descriptor, records.get("trajectory"), steps), records.get("kept")
-
-
-def _where(alive: Array, leaf: Array) -> Array:
-    """`leaf` where a row is alive, zero elsewhere."""
-    return jnp.where(alive.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, jnp.zeros_like(leaf))
+        descriptor /= steps
+    path, kept = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), records)
+    return Evaluation(fitness, descriptor.T, path and Trajectory(*path), steps), kept
