@@ -63,6 +63,7 @@ class Optimizer:
     def _settle(self, saved: Saved):
         self.algorithm, self.task, self.seed, self._run, self.history = saved
         self._asked: tuple[Offspring, Any] | None = None
+        self._asked_at = 0.0
         self._ours: set[Path] = set()  # files that hold this run, and may be written over
 
     # What there is -------------------------------------------------------------------------------------------
@@ -104,7 +105,9 @@ class Optimizer:
         """Genotypes to evaluate, float32 `[batch_size, params]`; the same ones until they are told."""
         if self._asked is None:
             self._asked = _ask(self.algorithm, self.task, self._run)
-        return np.asarray(self._asked[0].genotype)
+        genotypes = np.asarray(self._asked[0].genotype)
+        self._asked_at = time.perf_counter()
+        return genotypes
 
     def tell(self, fitness: Any, descriptor: Any, trajectory: Any = None, steps: Any = None) -> Feedback:
         """Takes in the evaluation of the rows that `ask` returned.
@@ -128,11 +131,10 @@ class Optimizer:
                 f"tell: {type(self.algorithm).__name__} learns from trajectories: "
                 "tell(fitness, descriptor, trajectory) needs all three"
             )
-        begin = time.perf_counter()
         evaluation = evaluation_of(self.task, self.algorithm.batch_size, fitness, descriptor, trajectory, steps)
         run, feedback, record = _tell(self.algorithm, self.task, self._run, offspring, state, evaluation)
         feedback = jax.tree.map(np.asarray, feedback)
-        self.history.append(record, self.seconds + time.perf_counter() - begin)
+        self.history.append(record, self.seconds + time.perf_counter() - self._asked_at)
         self._run, self._asked = run, None
         return feedback
 

@@ -1,0 +1,28 @@
+"""The README's examples, run from top to bottom, smaller."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SMALLER = {"batch_size=512": "batch_size=64", "10_000": "128", "12_000": "192"}
+
+
+def test_examples_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    names: dict = {}
+    for block in blocks:
+        for large, small in SMALLER.items():
+            block = block.replace(large, small)
+        exec(compile(block, "README.md", "exec"), names)
+    out = capsys.readouterr().out
+    assert "stopped_by" not in out and "evaluations" in out  # the print of the first example
+    assert names["optimizer"].archive.coverage > 0.9  # the arm
+    assert names["action"].shape == (3,)
+
+
+def test_the_readme_says_only_what_is_there():
+    text = (ROOT / "README.md").read_text()
+    for path in re.findall(r"\]\((data/[^)]+)\)", text):
+        assert (ROOT / path).exists(), path
