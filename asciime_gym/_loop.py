@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from ._archive import Archive, Elites, empty_archive
 from ._metrics import Record, coverage, max_fitness, qd_score
 from ._policy import AbstractPolicy
-from ._variation import each_row
+from ._spread import each_row
 from .tasks._task import AbstractProblem, AbstractTask, Evaluation, Trajectory, episode_keys
 
 INITIAL = "initial"  # the operator of the rows that `policy.init` drew
@@ -229,7 +229,7 @@ def _initial(algorithm: AbstractAlgorithm, problem: AbstractProblem, key: Key[Ar
     batch = algorithm.batch_size
     # Row by row on a CPU also because XLA's batched QR, which orthogonal weights need, can deadlock on few cores.
     return Offspring(
-        genotype=each_row(problem.policy.init, jax.random.split(key, batch)),
+        genotype=each_row(lambda key, _: problem.policy.init(key), jax.random.split(key, batch)),
         operator=jnp.zeros(batch, jnp.int32),
         candidate=jnp.ones(batch, bool),
         life=jnp.full(batch, problem.episode_length),

@@ -20,6 +20,7 @@ from ._loop import AbstractAlgorithm, Feedback, Offspring
 from ._metrics import History
 from ._policy import AbstractPolicy
 from ._progress import progress_display
+from ._spread import replicate
 from ._view import ArchiveView, view
 from .tasks._task import AbstractProblem, AbstractTask
 
@@ -57,7 +58,7 @@ class Optimizer:
     ):
         _check(algorithm, task, seed)
         cells = _centroids(centroids, task)
-        run = _start(algorithm, task, jnp.asarray(cells), jnp.uint32(seed))
+        run = replicate(_start(algorithm, task, jnp.asarray(cells), jnp.uint32(seed)))
         self._settle(Saved(algorithm, task, int(seed), run, History(_loop.operators(algorithm))))
 
     def _settle(self, saved: Saved):
@@ -233,7 +234,8 @@ class Optimizer:
         - `algorithm`, `task`, `policy`: only where the run used one of the user's own, which a file cannot hold.
         """
         optimizer = cls.__new__(cls)
-        optimizer._settle(load_run(path, algorithm, task, policy))
+        saved = load_run(path, algorithm, task, policy)
+        optimizer._settle(saved._replace(run=replicate(saved.run)))
         optimizer._ours.add(Path(path).resolve())
         return optimizer
 

@@ -1,5 +1,6 @@
 """Settings of a whole process, for programs of ours; importing the library never touches them."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -20,6 +21,18 @@ def cache_folder() -> Path | None:
 
 
 def prepare():
+    """Makes one JAX device per CPU core, and keeps compiled programs for the next process."""
+    with contextlib.suppress(RuntimeError):  # the devices are there already: leave them
+        jax.config.update("jax_num_cpu_devices", cores())
+    keep_programs()
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def keep_programs():
     """Keeps compiled programs in the user's cache folder, so that the next process need not compile them again."""
     folder = cache_folder()
     if folder is None:

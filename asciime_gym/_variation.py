@@ -1,11 +1,9 @@
 """Variation operators: pure functions of one individual. `jax.vmap` or `lax.map` them over a batch."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key
 
 from ._policy import AbstractPolicy
 
@@ -95,11 +93,3 @@ def ascii(
     start = (parent, optimizer.init(parent))
     (child, _), _ = jax.lax.scan(epoch, start, jax.random.split(key, epochs))
     return jnp.asarray(child)
-
-
-def each_row(operator: Callable, rows: PyTree) -> PyTree:
-    """Applies an operator of one individual to every row of a batch.
-
-    A CPU core multiplies one individual's matrices at a time, in its cache; an accelerator all at once.
-    """
-    return jax.lax.platform_dependent(rows, cpu=lambda rows: jax.lax.map(operator, rows), default=jax.vmap(operator))

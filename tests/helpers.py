@@ -63,7 +63,7 @@ class Walk(ag.AbstractSimulator):
         life: Int[Array, " batch"] | None = None,
         trajectory: bool = True,
     ) -> ag.Evaluation:
-        return rollout(self, genotypes, keys, trajectory=trajectory)[0]
+        return rollout(self, genotypes, keys, life=life, trajectory=trajectory)[0]
 
 
 def same(a, b) -> bool:

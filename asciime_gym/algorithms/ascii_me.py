@@ -14,7 +14,8 @@ from .._buffer import Buffer, add, empty_buffer, sample
 from .._checks import at_least, between, one_of
 from .._loop import AbstractAlgorithm, Feedback, Offspring
 from .._policy import MLP, AbstractPolicy
-from .._variation import ascii, each_row, reward_to_go
+from .._spread import each_row
+from .._variation import ascii, reward_to_go
 from ..tasks._task import AbstractProblem, Evaluation, Trajectory
 from .map_elites import iso_line_offspring
 
@@ -147,15 +148,15 @@ class AsciiME(AbstractAlgorithm):
         parents = archive.sample(parent_key, count)
         if self.targets == "buffer":
             targets = sample(buffer, target_key, count)
-            target_of = lambda i: jax.tree.map(lambda leaf: leaf[i], buffer.items)
+            target_of = lambda i, archive, buffer: jax.tree.map(lambda leaf: leaf[i], buffer.items)
         else:
             targets = archive.sample(target_key, count)
-            target_of = lambda i: self._elite_experience(problem, archive, i)
+            target_of = lambda i, archive, buffer: self._elite_experience(problem, archive, i)
 
-        def child(row):
-            parent, target, key = row
+        def child(row, shared):
+            (parent, target, key), (archive, buffer) = row, shared
             elite = archive.elites.keepsake
-            other = target_of(target)
+            other = target_of(target, archive, buffer)
             return ascii(
                 archive.elites.genotype[parent],
                 elite.observation[parent],
@@ -175,7 +176,7 @@ class AsciiME(AbstractAlgorithm):
             )
 
         rows = parents, targets, jax.random.split(noise_key, count)
-        return each_row(child, rows), archive.elites.steps[parents]
+        return each_row(child, rows, (archive, buffer)), archive.elites.steps[parents]
 
     def _optimizer(self) -> optax.GradientTransformation:
         known = {"adam": optax.adam, "sgd": optax.sgd}

@@ -107,7 +107,7 @@ class Locomotion(AbstractSimulator):
         life: Int[Array, " batch"] | None = None,
         trajectory: bool = True,
     ) -> Evaluation:
-        evaluation, _ = rollout(self, genotypes, keys, trajectory=trajectory)
+        evaluation, _ = rollout(self, genotypes, keys, life=life, trajectory=trajectory)
         return evaluation
 
     @eqx.filter_jit

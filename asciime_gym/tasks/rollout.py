@@ -6,11 +6,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
+from .._spread import spread
 from ._task import AbstractSimulator, Evaluation, SimulatorState, Trajectory
 from .lanes import lanes
 
+NOBODY = -1  # the number of a row that is there to fill a tile
 TILE = 64  # episodes that advance together, and stop together when all of them have ended
 
 
@@ -19,12 +21,16 @@ def rollout(
     genotypes: Float[Array, "batch params"],
     keys: Key[Array, " batch"],
     *,
+    life: Int[Array, " batch"] | None = None,
     trajectory: bool = True,
     keep: Callable[[SimulatorState], PyTree] | None = None,
 ) -> tuple[Evaluation, PyTree]:
-    """One episode per row, tile by tile.
+    """One episode per row, tile by tile, the tiles spread over all devices.
 
     **Arguments:**
+
+    - `life`: steps that each row is expected to live. Rows that should end together share a tile, so that tiles stop
+      early; results do not depend on it.
 
     - `trajectory`: whether to record the trajectories; they are not materialised otherwise.
     - `keep`: what to record besides of the state after each step.
@@ -32,20 +38,24 @@ def rollout(
     **Returns:** the evaluation, and what was kept: leaves `[batch, time, ...]`, zero after an episode's end.
     """
     batch = len(genotypes)
-    # Rows are padded to whole tiles with copies of the first, so that a row's arithmetic, and with it the last
-    # bit of its result, does not depend on how many others there are.
-    fill = jnp.zeros(-batch % TILE, jnp.int32)
-    rows = jnp.concatenate([jnp.arange(batch), fill]).reshape(-1, TILE)
+    order = jnp.arange(batch) if life is None else jnp.argsort(-life, stable=True)
+    # Whole tiles only, filled up with rows that never live: what a row's arithmetic is, and with it the last bit of
+    # its result, does not depend on how many others there are, nor on where it stands among them.
+    rows = jnp.concatenate([order, jnp.full(-batch % TILE, NOBODY)]).reshape(-1, TILE)
 
     def tiles(in_lanes: bool) -> Callable:
-        play = lambda rows: _tile(simulator, in_lanes, genotypes[rows], keys[rows], trajectory, keep)
-        return lambda rows: jax.lax.map(play, rows)
+        def play(rows, shared):
+            genotypes, keys = shared
+            return jax.lax.map(lambda row: _tile(simulator, in_lanes, row, genotypes, keys, trajectory, keep), rows)
+
+        return lambda rows: spread(play, rows, (genotypes, keys))
 
     if simulator.lanes is None:
         results = jax.lax.platform_dependent(rows, cpu=tiles(True), default=tiles(False))
     else:
         results = tiles(simulator.lanes)(rows)
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:batch], results)
+    place = jnp.zeros(batch, jnp.int32).at[order].set(jnp.arange(batch))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[place], results)
 
 
 @eqx.filter_jit  # traced once per simulator, however often a program contains it
@@ -55,10 +65,17 @@ def _step(simulator: AbstractSimulator, in_lanes: bool, state: PyTree, action: A
 
 
 def _tile(
-    simulator: AbstractSimulator, in_lanes: bool, genotypes: Array, keys: Array, trajectory: bool, keep: Any
+    simulator: AbstractSimulator,
+    in_lanes: bool,
+    rows: Array,
+    genotypes: Array,
+    keys: Array,
+    trajectory: bool,
+    keep: Any,
 ) -> tuple[Evaluation, PyTree]:
     """Episodes that advance together; in every array of their states and records the episode is the last axis."""
-    time, count = simulator.episode_length, len(genotypes)
+    time, count = simulator.episode_length, len(rows)
+    genotypes, keys = genotypes[jnp.maximum(rows, 0)], keys[jnp.maximum(rows, 0)]
     act = jax.vmap(simulator.policy.act, (0, -1), -1)
     start = jax.vmap(simulator.reset, out_axes=-1)(keys)
 
@@ -80,7 +97,7 @@ def _tile(
         records = jax.tree.map(write, records, record(state, action, after, alive))
         return t + 1, after, alive & ~after.terminated, fitness, descriptor, steps + alive, records
 
-    alive, zero = jnp.ones(count, bool), jnp.zeros(count)
+    alive, zero = rows != NOBODY, jnp.zeros(count)
     shapes = jax.eval_shape(record, start, jnp.zeros((simulator.policy.act_size, count)), start, alive)
     records = jax.tree.map(lambda leaf: jnp.zeros((time, *leaf.shape), leaf.dtype), shapes)
     begin = (jnp.int32(0), start, alive, zero, jnp.zeros_like(start.descriptor), zero.astype(jnp.int32), records)

@@ -1,0 +1,74 @@
+"""Work on many rows, spread over all devices."""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PyTree
+
+AXIS = "devices"
+
+
+def device_count() -> int:
+    """Devices that the rows of a population are spread over."""
+    return jax.device_count()
+
+
+def replicate(tree: PyTree) -> PyTree:
+    """The tree with a copy on every device, where there are several."""
+    if device_count() == 1:
+        return tree
+    return jax.device_put(tree, NamedSharding(_mesh(), PartitionSpec()))
+
+
+def spread(function: Callable[[PyTree, PyTree], PyTree], rows: PyTree, shared: PyTree) -> PyTree:
+    """`function(rows, shared)`, each device computing its share of the rows, and the result whole on every device.
+
+    **Arguments:**
+
+    - `function`: maps rows to results, one for one; it is called with whatever number of rows a device gets.
+    - `rows`: arrays with the same leading axis. Row i goes to device i modulo the number of devices, so that work
+      that is ordered by length is shared out evenly.
+    - `shared`: what every device needs whole.
+    """
+    devices = device_count()
+    if devices == 1:
+        return function(rows, shared)
+    count = jax.tree.leaves(rows)[0].shape[0]
+    deal = partial(_deal, devices=devices)
+    every, whole = PartitionSpec(AXIS), PartitionSpec()
+    # Each device calls a loop of its own length: nothing is exchanged until all of them are done.
+    program = jax.shard_map(function, mesh=_mesh(), in_specs=(every, whole), out_specs=every, check_vma=False)
+    results = program(jax.tree.map(deal, rows), shared)
+    results = jax.lax.with_sharding_constraint(results, NamedSharding(_mesh(), whole))
+    return jax.tree.map(partial(_collect, devices=devices, count=count), results)
+
+
+def each_row(operator: Callable[[PyTree, PyTree], PyTree], rows: PyTree, shared: PyTree = None) -> PyTree:
+    """`operator(row, shared)` of every row, spread over all devices.
+
+    A CPU core multiplies one individual's matrices at a time, in its cache; an accelerator all at once.
+    """
+    one_by_one = lambda rows, shared: jax.lax.map(lambda row: operator(row, shared), rows)
+    at_once = lambda rows, shared: jax.vmap(operator, (0, None))(rows, shared)
+    return jax.lax.platform_dependent(
+        rows, shared, cpu=lambda *args: spread(one_by_one, *args), default=lambda *args: spread(at_once, *args)
+    )
+
+
+def _mesh() -> Mesh:
+    return Mesh(jax.devices(), (AXIS,))
+
+
+def _deal(leaf: jax.Array, devices: int) -> jax.Array:
+    """Rows in the order in which contiguous shares hold every `devices`-th one; filled up with the first."""
+    missing = -len(leaf) % devices
+    full = jnp.concatenate([leaf, jnp.broadcast_to(leaf[:1], (missing, *leaf.shape[1:]))])
+    return full.reshape(-1, devices, *leaf.shape[1:]).swapaxes(0, 1).reshape(full.shape)
+
+
+def _collect(leaf: jax.Array, devices: int, count: int) -> jax.Array:
+    """Undoes `_deal`."""
+    return leaf.reshape(devices, -1, *leaf.shape[1:]).swapaxes(0, 1).reshape(leaf.shape)[:count]
