@@ -16,6 +16,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 BLOCK = 500  # vector operations; longer blocks compile slowly, shorter ones pass more vectors through memory
 # Keep the call, and compile it as one kernel.  A compiler that does not know these attributes ignores them.
 ONE_KERNEL = {"inlineable": "false", "xla_cpu_small_call": "true"}
+FEW = 32  # lanes; with fewer the loops in such a kernel are unrolled, which compiles slowly and gains little
 
 
 class Lane:
@@ -75,18 +76,19 @@ def kernel(
     return jax.jit(lane_block)
 
 
-def compute(wanted: Sequence[Lane], values: Values, constant: Constant) -> None:
-    """Add the wanted lanes to the values."""
+def compute(wanted: Sequence[Lane], values: Values, constant: Constant, n: int) -> None:
+    """Add the wanted lanes, vectors [n], to the values."""
     order = pending(wanted, values)
     number = {lane: i // BLOCK for i, lane in enumerate(order)}
-    last = {x: number[lane] for lane in order for x in lane.operands if isinstance(x, Lane)}  # the last block to use it
+    # The last block to use a lane.
+    last = {x: number[lane] for lane in order for x in lane.operands if isinstance(x, Lane)}
     last |= dict.fromkeys(wanted, len(order))
     for start in range(0, len(order), BLOCK):
         block = order[start : start + BLOCK]
         here = number[block[0]]
-        operands = (x for lane in block for x in lane.operands if isinstance(x, Lane) and number.get(x) != here)
-        inputs = list(dict.fromkeys(operands))
+        used = dict.fromkeys(x for lane in block for x in lane.operands if isinstance(x, Lane))
+        inputs = [x for x in used if number.get(x) != here]
         outputs = [lane for lane in block if last[lane] > here]
-        with set_xla_metadata(**ONE_KERNEL):
+        with set_xla_metadata(**ONE_KERNEL if n >= FEW else {}):
             found = kernel(block, inputs, outputs, constant)(*[values[x] for x in inputs])
         values.update(zip(outputs, found, strict=True))

@@ -4,7 +4,7 @@ They return `NotImplemented` where an index is a lane.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 from jax import lax
@@ -14,7 +14,7 @@ from ._lane_arrays import is_known, scalars, together
 from ._lane_scalars import Scope
 
 
-def window(x: np.ndarray, sizes: Sequence[SupportsIndex], starts: Sequence[np.ndarray]) -> tuple[slice, ...]:
+def window(x: np.ndarray, sizes: Sequence[int], starts: Sequence[np.ndarray]) -> tuple[slice, ...]:
     """The window of x at known starts, moved inside where it would stick out."""
     firsts = [min(max(int(i), 0), full - size) for i, full, size in zip(starts, x.shape, sizes, strict=True)]
     return tuple(slice(first, first + size) for first, size in zip(firsts, sizes, strict=True))
@@ -34,11 +34,11 @@ def dynamic_update_slice(scope: Scope, eqn: JaxprEqn, x: np.ndarray, update: np.
 
 
 def positions(
-    shape: Sequence[SupportsIndex], index: np.ndarray, moved: Sequence[SupportsIndex], sizes: Sequence[SupportsIndex],
-    windows: Sequence[SupportsIndex], kept: Sequence[SupportsIndex], batching: tuple[Sequence[SupportsIndex], Sequence[SupportsIndex]],
-    out: Sequence[SupportsIndex], clip: bool,
+    shape: Sequence[int], index: np.ndarray, moved: Sequence[int], sizes: Sequence[int],
+    windows: Sequence[int], kept: Sequence[int], batching: tuple[Sequence[int], Sequence[int]],
+    out: Sequence[int], clip: bool,
 ) -> np.ndarray:  # fmt: skip
-    """Which element of an array of `shape` each element of a gather's output, or scatter's update, belongs to.
+    """Which element of an array of `shape` each element of a gather's output or scatter's update belongs to.
 
     `index[..., k]` is where the window starts along axis `moved[k]`; the axes `windows` of the output run
     inside the window along the axes `kept`, its other axes run over the index. A window that sticks out is
@@ -68,7 +68,7 @@ def gather(scope: Scope, eqn: JaxprEqn, x: np.ndarray, index: np.ndarray) -> Any
     out: Any = eqn.outvars[0].aval
     kept = [i for i in range(x.ndim) if i not in (*d.collapsed_slice_dims, *d.operand_batching_dims)]
     picked = positions(
-        x.shape, index, d.start_index_map, p["slice_sizes"], d.offset_dims, kept,
+        x.shape, index, [int(axis) for axis in d.start_index_map], p["slice_sizes"], d.offset_dims, kept,
         (d.operand_batching_dims, d.start_indices_batching_dims), out.shape,
         p["mode"] != lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
@@ -85,7 +85,7 @@ def scatter(primitive: Primitive | None) -> Callable[..., Any]:
         kept = [i for i in range(x.ndim) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
         sizes = [update.shape[d.update_window_dims[kept.index(i)]] if i in kept else 1 for i in range(x.ndim)]
         landed = positions(
-            x.shape, index, d.scatter_dims_to_operand_dims, sizes, d.update_window_dims, kept,
+            x.shape, index, [int(axis) for axis in d.scatter_dims_to_operand_dims], sizes, d.update_window_dims, kept,
             (d.operand_batching_dims, d.scatter_indices_batching_dims), update.shape,
             eqn.params["mode"] == lax.GatherScatterMode.CLIP,
         )  # fmt: skip

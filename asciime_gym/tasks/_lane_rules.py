@@ -27,13 +27,16 @@ def elementwise(scope: Scope, eqn: JaxprEqn, *xs: np.ndarray) -> np.ndarray:
     return array(map(apply, *columns), shape)
 
 
-def reduction(primitive: Primitive) -> Callable[..., np.ndarray]:
-    def rule(scope: Scope, eqn: JaxprEqn, x: np.ndarray) -> np.ndarray:
+def reduction(primitive: Primitive) -> Callable[..., Any]:
+    def rule(scope: Scope, eqn: JaxprEqn, x: np.ndarray) -> Any:
+        if not x.size:
+            return NotImplemented
         axes = eqn.params["axes"]
         kept = [i for i in range(x.ndim) if i not in axes]
         shape = [x.shape[i] for i in kept]
         rows = scalars(x).transpose([*kept, *axes]).reshape(math.prod(shape), -1)
-        return array((functools.reduce(functools.partial(scope.apply, primitive, {}), row) for row in rows), shape)
+        combine = functools.partial(scope.apply, primitive, {})
+        return array((functools.reduce(combine, row) for row in rows), shape)
 
     return rule
 
@@ -80,9 +83,10 @@ def pad(scope: Scope, eqn: JaxprEqn, x: np.ndarray, value: np.ndarray) -> np.nda
     low, high = [max(lo, 0) for lo, _, _ in config], [max(hi, 0) for _, hi, _ in config]
     sizes = [n + max(n - 1, 0) * inside for n, (_, _, inside) in zip(x.shape, config, strict=True)]
     out = np.full(np.add(np.add(low, sizes), high), value, x.dtype)
-    out[tuple(slice(lo, lo + n, inside + 1) for lo, n, (_, _, inside) in zip(low, sizes, config, strict=True))] = x
-    # negative padding takes away
-    return out[tuple(slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi, _) in zip(out.shape, config, strict=True))]
+    filled = [slice(lo, lo + n, c[2] + 1) for lo, n, c in zip(low, sizes, config, strict=True)]
+    out[tuple(filled)] = x
+    kept = [slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi, _) in zip(out.shape, config, strict=True)]
+    return out[tuple(kept)]  # negative padding takes away
 
 
 def slice_(scope: Scope, eqn: JaxprEqn, x: np.ndarray) -> np.ndarray:

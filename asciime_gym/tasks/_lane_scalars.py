@@ -93,7 +93,7 @@ class Scope:
 
     def vectors(self, xs: Sequence[Lane]) -> list[jax.Array]:
         """The values of lanes, which are computed now if they have not been."""
-        compute(xs, self.values, self.constant)
+        compute(xs, self.values, self.constant, self.n)
         return [self.values[x] for x in xs]
 
     def apply(self, primitive: Primitive, params: Params, *xs: Scalar) -> Scalar:

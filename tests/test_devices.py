@@ -1,0 +1,39 @@
+"""One device or two: the same run, bit for bit."""
+
+import subprocess
+import sys
+
+import pytest
+from helpers import ALGORITHMS
+
+SCRIPT = """
+import sys, hashlib, jax
+jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
+from asciime_gym._process import keep_programs
+keep_programs()
+import numpy as np
+import asciime_gym as ag
+from helpers import ALGORITHMS, Walk
+assert len(jax.devices()) == int(sys.argv[1])
+for name, algorithm in ALGORITHMS.items():
+    optimizer = ag.Optimizer(algorithm, Walk(), centroids=64)
+    optimizer.fit(evaluations=6 * algorithm.batch_size)
+    raw = lambda x: jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+    leaves = [np.asarray(raw(leaf)).tobytes() for leaf in jax.tree.leaves(optimizer._run)]
+    print(name, hashlib.sha256(b"".join(leaves)).hexdigest(), len(optimizer.archive))
+"""
+
+
+def outcome(devices: int) -> dict[str, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(devices)], capture_output=True, text=True, cwd=__file__.rpartition("/")[0]
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+def test_the_number_of_devices_does_not_matter(devices):
+    """Three do not divide the batch, nor the tiles."""
+    one, several = outcome(1), outcome(devices)
+    assert set(one) == set(ALGORITHMS) and one == several
