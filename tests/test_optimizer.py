@@ -286,22 +286,25 @@ def problem() -> ag.Problem:
 
 def test_given_centroids_are_used():
     centroids = np.array([[0.0, 0.0], [0.5, 0.5], [-0.5, 0.5]], np.float32)
-    made = ag.Optimizer(ASCII, TASK, centroids=centroids)
-    made.fit(evaluations=4 * BATCH)
-    np.testing.assert_array_equal(made.archive.centroids, centroids)
-    assert made.archive.cells == 3
-
-
-@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-@pytest.mark.parametrize("targets", ["buffer", "archive"])
-def test_ablations_are_fields(share, targets):
-    algorithm = ag.AsciiME(batch_size=8, epochs=2, iso_line_share=share, targets=targets, buffer_capacity=5)
-    made = ag.Optimizer(algorithm, TASK, centroids=16)
-    made.fit(evaluations=16)
+    made = ag.Optimizer(ag.MapElites(batch_size=BATCH), problem(), centroids=centroids)
     made.ask()
-    operators = np.asarray(made._asked[0].operator)
-    assert (operators == 1).sum() == round(8 * share) and (operators == 2).sum() == 8 - round(8 * share)
-    assert np.isfinite(made.ask()).all()
+    made.tell(np.ones(BATCH), np.linspace(-1, 1, 2 * BATCH).reshape(BATCH, 2))
+    np.testing.assert_array_equal(made.archive.centroids, centroids)
+    assert made.archive.cells == 3 and len(made.archive) == 2
+
+
+@pytest.mark.parametrize(("share", "targets"), [(0.0, "archive"), (0.25, "buffer"), (1.0, "buffer")])
+def test_ablations_are_fields(share, targets):
+    algorithm = ag.AsciiME(batch_size=BATCH, epochs=2, iso_line_share=share, targets=targets, buffer_capacity=5)
+    made = ag.Optimizer(algorithm, TASK, centroids=16)
+    made.ask()
+    made.tell(**told())
+    genotypes, operators = made.ask(), np.asarray(made._asked[0].operator)
+    iso_line = round(BATCH * share)
+    assert (operators == 1).sum() == iso_line and (operators == 2).sum() == BATCH - iso_line
+    assert np.isfinite(genotypes).all() and int(made._run.state.count) == 5
+    # Every child differs from every elite: no operator is dead.
+    assert not (genotypes[:, None] == made.archive.genotype[None]).all(axis=2).any()
 
 
 def test_reprs_say_what_there_is():
@@ -311,3 +314,24 @@ def test_reprs_say_what_there_is():
     for thing, word in ((made, "ascii_me"), (result, "stopped_by"), (result.archive, "of 64 cells"),
                         (result.archive.best(), "fitness"), (result.history, "1 generations")):  # fmt: skip
         assert word in repr(thing)
+
+
+def test_trajectories_that_nobody_asks_for_are_not_made():
+    import jax
+
+    genotypes, key = optimizer().ask(), jax.random.key(0)
+    without, with_them = (TASK.evaluate(genotypes, key, trajectory=wanted) for wanted in (False, True))
+    assert without.trajectory is None and with_them.trajectory.observation.shape == (BATCH, TIME, 5)
+    assert same((without.fitness, without.descriptor, without.steps),
+                (with_them.fitness, with_them.descriptor, with_them.steps))  # fmt: skip
+
+
+def test_expected_life_orders_the_work_and_changes_nothing():
+    import jax
+    import jax.numpy as jnp
+
+    policy = TASK.policy
+    genotypes = 3 * jax.vmap(policy.init)(jax.random.split(jax.random.key(1), 150))
+    life = jax.random.randint(jax.random.key(2), (150,), 1, TIME)
+    plain, ordered = (TASK.evaluate(genotypes, jax.random.key(0), life=given) for given in (None, life))
+    assert same(plain, ordered) and len(jnp.unique(plain.steps)) > 2

@@ -37,7 +37,7 @@ def plot_archive(archive: ArchiveView, axes: Any):
         axes.set(ylabel=archive.descriptor_names[1], xlim=(archive.low[0], archive.high[0]))
         axes.set(ylim=(archive.low[1], archive.high[1]))
     axes.set_xlabel(archive.descriptor_names[0])
-    axes.figure.colorbar(shown, ax=axes, label="fitness")
+    axes.figure.colorbar(shown, ax=axes, label="fitness", extend="both")
 
 
 def plot_history(history: History, axes: Any):
@@ -45,6 +45,8 @@ def plot_history(history: History, axes: Any):
     evaluations = history["evaluations"]
     axes.plot(evaluations, history["qd_score"], color="#1b5e9b", label="QD score (left)")
     axes.set(xlabel="evaluations", ylabel="QD score", ylim=(0, None))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     other = axes.twinx()
     other.plot(evaluations, 100 * history["coverage"], color="#c4661f", linestyle="--", label="coverage (right)")
     other.set(ylabel="coverage (%)", ylim=(0, 100))
@@ -54,12 +56,12 @@ def plot_history(history: History, axes: Any):
 
 
 def _colours(archive: ArchiveView) -> Any:
+    """Fitness as colour; a few elites far from all others do not take the colours from the rest."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    return ScalarMappable(
-        Normalize(archive.fitness.min(), max(archive.fitness.max(), archive.fitness.min() + 1e-6)), COLOURS
-    )
+    low, high = np.percentile(archive.fitness, (1, 99))
+    return ScalarMappable(Normalize(low, max(high, low + 1e-6)), COLOURS)
 
 
 def _bars(archive: ArchiveView, axes: Any) -> Any:
@@ -100,4 +102,6 @@ def _cells(archive: ArchiveView, axes: Any) -> Any:
 
 
 def _points(archive: ArchiveView, axes: Any) -> Any:
-    return axes.scatter(*archive.descriptor[:, :2].T, c=archive.fitness, cmap=COLOURS, s=14)
+    colours = _colours(archive)
+    axes.scatter(*archive.descriptor[:, :2].T, c=colours.to_rgba(archive.fitness), s=14)
+    return colours

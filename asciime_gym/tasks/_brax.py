@@ -7,6 +7,8 @@ import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 
 @contextlib.contextmanager
@@ -41,4 +43,11 @@ def building():
 def environment(robot: str, backend: str) -> Any:
     """A Brax environment by the name Brax gives it; one object per robot and backend, shared by all tasks."""
     with building():
-        return brax().envs.get_environment(robot, backend=backend)
+        env = brax().envs.get_environment(robot, backend=backend)
+        env.sys = anywhere(env.sys)
+        return env
+
+
+def anywhere(system: Any) -> Any:
+    """A Brax system whose arrays may be used on any device; MuJoCo ties them to the first."""
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)) if isinstance(leaf, jax.Array) else leaf, system)

@@ -16,6 +16,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 BLOCK = 500  # vector operations; longer blocks compile slowly, shorter ones pass more vectors through memory
 # Keep the call, and compile it as one kernel.  A compiler that does not know these attributes ignores them.
 ONE_KERNEL = {"inlineable": "false", "xla_cpu_small_call": "true"}
+MANY = 512  # lanes; with more, XLA would spread the kernel over threads, which such a call cannot contain
 FEW = 32  # lanes; with fewer the loops in such a kernel are unrolled, which compiles slowly and gains little
 
 
@@ -89,6 +90,6 @@ def compute(wanted: Sequence[Lane], values: Values, constant: Constant, n: int) 
         used = dict.fromkeys(x for lane in block for x in lane.operands if isinstance(x, Lane))
         inputs = [x for x in used if number.get(x) != here]
         outputs = [lane for lane in block if last[lane] > here]
-        with set_xla_metadata(**ONE_KERNEL if n >= FEW else {}):
+        with set_xla_metadata(**ONE_KERNEL if FEW <= n <= MANY else {}):
             found = kernel(block, inputs, outputs, constant)(*[values[x] for x in inputs])
         values.update(zip(outputs, found, strict=True))

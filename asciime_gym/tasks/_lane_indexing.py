@@ -4,7 +4,7 @@ They return `NotImplemented` where an index is a lane.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jax import lax
@@ -12,6 +12,8 @@ from jax.extend.core import JaxprEqn, Primitive
 
 from ._lane_arrays import is_known, scalars, together
 from ._lane_scalars import Scope
+
+Axes: TypeAlias = Sequence[Any]  # numbers of axes; JAX mixes Python's integers with NumPy's
 
 
 def window(x: np.ndarray, sizes: Sequence[int], starts: Sequence[np.ndarray]) -> tuple[slice, ...]:
@@ -34,9 +36,9 @@ def dynamic_update_slice(scope: Scope, eqn: JaxprEqn, x: np.ndarray, update: np.
 
 
 def positions(
-    shape: Sequence[int], index: np.ndarray, moved: Sequence[int], sizes: Sequence[int],
-    windows: Sequence[int], kept: Sequence[int], batching: tuple[Sequence[int], Sequence[int]],
-    out: Sequence[int], clip: bool,
+    shape: Axes, index: np.ndarray, moved: Axes, sizes: Axes,
+    windows: Axes, kept: Axes, batching: tuple[Axes, Axes],
+    out: Axes, clip: bool,
 ) -> np.ndarray:  # fmt: skip
     """Which element of an array of `shape` each element of a gather's output or scatter's update belongs to.
 
@@ -68,7 +70,7 @@ def gather(scope: Scope, eqn: JaxprEqn, x: np.ndarray, index: np.ndarray) -> Any
     out: Any = eqn.outvars[0].aval
     kept = [i for i in range(x.ndim) if i not in (*d.collapsed_slice_dims, *d.operand_batching_dims)]
     picked = positions(
-        x.shape, index, [int(axis) for axis in d.start_index_map], p["slice_sizes"], d.offset_dims, kept,
+        x.shape, index, d.start_index_map, p["slice_sizes"], d.offset_dims, kept,
         (d.operand_batching_dims, d.start_indices_batching_dims), out.shape,
         p["mode"] != lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
@@ -85,7 +87,7 @@ def scatter(primitive: Primitive | None) -> Callable[..., Any]:
         kept = [i for i in range(x.ndim) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
         sizes = [update.shape[d.update_window_dims[kept.index(i)]] if i in kept else 1 for i in range(x.ndim)]
         landed = positions(
-            x.shape, index, [int(axis) for axis in d.scatter_dims_to_operand_dims], sizes, d.update_window_dims, kept,
+            x.shape, index, d.scatter_dims_to_operand_dims, sizes, d.update_window_dims, kept,
             (d.operand_batching_dims, d.scatter_indices_batching_dims), update.shape,
             eqn.params["mode"] == lax.GatherScatterMode.CLIP,
         )  # fmt: skip

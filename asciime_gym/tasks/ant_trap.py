@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
-from ._brax import brax, building, environment
+from ._brax import anywhere, brax, building, environment
 
 RADIUS = 0.5  # of the walls, which are capsules that lie at this height
 # Ends of each wall's axis: a capsule reaches RADIUS further, so end to end they are 5, 6 and 6 long.
@@ -51,5 +51,5 @@ def ant_trap(backend: str) -> Any:
         path = Path(brax_.envs.__file__).parent / "assets" / "ant.xml"
         system = brax_.io.mjcf.loads(trapped(path.read_text()))
         env = brax_.envs.get_environment("ant", backend=backend)
-        env.sys = system.replace(opt=plain.sys.opt, actuator=plain.sys.actuator)
+        env.sys = anywhere(system.replace(opt=plain.sys.opt, actuator=plain.sys.actuator))
     return env

@@ -99,6 +99,7 @@ class Locomotion(AbstractSimulator):
             descriptor=self._describe(after.pipeline_state),
         )
 
+    @eqx.filter_jit
     def episodes(
         self,
         genotypes: Float[Array, "batch params"],
@@ -161,7 +162,7 @@ def make_task(
     - `episode_length`: steps after which an episode is cut off.
     - `policy`: a function of (observation size, action size) that gives the policy; ASCII-ME's network by default.
     - `lanes`: whether the physics of many episodes runs one vector per scalar (`tasks/lanes.py`) or under `jax.vmap`;
-      by default the former on a CPU, the latter elsewhere.
+      by default the former for `"spring"` on a CPU, the latter elsewhere.
     """
     if name not in ROBOTS:
         raise ValueError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}")
@@ -184,5 +185,5 @@ def make_task(
         descriptor_low=(0.0,) * dims or (-ARENA, -ARENA),
         descriptor_high=(1.0,) * dims or (ARENA, ARENA),
         episode_descriptor="mean" if dims else "final",
-        lanes=lanes,
+        lanes=False if lanes is None and backend != "spring" else lanes,
     )
