@@ -303,8 +303,9 @@ def test_ablations_are_fields(share, targets):
     iso_line = round(BATCH * share)
     assert (operators == 1).sum() == iso_line and (operators == 2).sum() == BATCH - iso_line
     assert np.isfinite(genotypes).all() and int(made._run.state.count) == 5
-    # Every child differs from every elite: no operator is dead.
-    assert not (genotypes[:, None] == made.archive.genotype[None]).all(axis=2).any()
+    # Most children differ from all elites: no operator is dead. (A target as good as the parent changes nothing.)
+    copies = (genotypes[:, None] == made.archive.genotype[None]).all(axis=2).any(axis=1)
+    assert copies.mean() < 0.5 and not copies[:iso_line].any()
 
 
 def test_reprs_say_what_there_is():
@@ -330,8 +331,7 @@ def test_expected_life_orders_the_work_and_changes_nothing():
     import jax
     import jax.numpy as jnp
 
-    policy = TASK.policy
-    genotypes = 3 * jax.vmap(policy.init)(jax.random.split(jax.random.key(1), 150))
+    genotypes = jax.random.normal(jax.random.key(1), (150, TASK.policy.size))
     life = jax.random.randint(jax.random.key(2), (150,), 1, TIME)
     plain, ordered = (TASK.evaluate(genotypes, jax.random.key(0), life=given) for given in (None, life))
     assert same(plain, ordered) and len(jnp.unique(plain.steps)) > 2

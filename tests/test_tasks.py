@@ -119,7 +119,7 @@ def test_every_step_is_braxs_own(name, tasks, played):
 @each_task
 def test_arithmetic_of_an_episode(name, played):
     evaluation, _, states, _ = played(name)
-    trajectory = jax.tree.map(np.asarray, evaluation.trajectory)
+    trajectory, places = jax.tree.map(np.asarray, (evaluation.trajectory, states.descriptor))
     for row in range(ROWS):
         fitness, steps, descriptors, ended = np.float32(0), 0, [], False
         for t in range(250):
@@ -132,7 +132,7 @@ def test_arithmetic_of_an_episode(name, played):
                 continue
             assert trajectory.reward[row, t] >= 0
             fitness, steps = fitness + trajectory.reward[row, t], steps + 1
-            descriptors.append(np.asarray(states.descriptor[row, t], float))
+            descriptors.append(places[row, t].astype(float))
             ended = bool(trajectory.terminated[row, t])
         descriptor = np.mean(descriptors, axis=0) if name in FEET else np.clip(descriptors[-1], -30, 30)
         np.testing.assert_allclose(evaluation.fitness[row], fitness, rtol=1e-6)
