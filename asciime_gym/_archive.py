@@ -1,6 +1,7 @@
 """The archive: a map of cells, each holding the best individual whose descriptor falls into it."""
 
 import functools
+import warnings
 
 import equinox as eqx
 import jax
@@ -110,7 +111,9 @@ def empty_archive(
 def _unit_centroids(cells: int, dims: int) -> np.ndarray:
     """k-means on uniform samples of the unit cube, from a fixed seed: the same for every run that asks."""
     samples = np.random.default_rng(0).random((max(50_000, 8 * cells), dims))
-    centroids, _ = kmeans2(samples, samples[:cells].copy(), iter=25, minit="matrix", missing="raise")
+    with warnings.catch_warnings():  # a cell that gets no sample stays where it is
+        warnings.filterwarnings("ignore", message="One of the clusters is empty")
+        centroids, _ = kmeans2(samples, samples[:cells].copy(), iter=25, minit="matrix", missing="warn")
     return centroids[np.lexsort(centroids.T[::-1])]
 
 

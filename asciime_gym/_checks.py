@@ -11,6 +11,15 @@ def at_least(algorithm: Any, least: float, *fields: str):
             raise ValueError(f"{type(algorithm).__name__}: {field} must be at least {least}; got {value}")
 
 
+def whole(algorithm: Any, *fields: str):
+    """Each field must be a whole number of at least 1."""
+    for field in fields:
+        value = getattr(algorithm, field)
+        if int(value) != value or value < 1:
+            name = type(algorithm).__name__
+            raise ValueError(f"{name}: {field} must be a whole number of at least 1; got {value}")
+
+
 def between(algorithm: Any, low: float, high: float, *fields: str):
     """Each field must lie in [low, high]."""
     for field in fields:

@@ -4,6 +4,8 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
+
 from ._loop import AbstractAlgorithm
 from ._policy import MLP, AbstractPolicy
 from .algorithms import ALGORITHMS
@@ -38,7 +40,8 @@ def describe_problem(problem: AbstractProblem) -> str:
         "episode_length": problem.episode_length,
     }
     if isinstance(problem, Locomotion):
-        known |= {"kind": "task", "backend": problem.backend, "descriptor_names": problem.descriptor_names}
+        known |= {"kind": "task", "backend": problem.backend, "lanes": problem.lanes}
+        known |= {"descriptor_names": problem.descriptor_names}
     elif isinstance(problem, Problem):
         known |= {"kind": "problem"}
     return json.dumps(known, sort_keys=True)
@@ -91,8 +94,8 @@ def make_problem(description: str, policy: AbstractPolicy, given: AbstractProble
         return given
     fields = json.loads(description)
     if fields["kind"] == "task":
-        length, backend = fields["episode_length"], fields["backend"]
-        return make_task(fields["name"], backend=backend, episode_length=length, policy=lambda *_: policy)
+        options = {name: fields[name] for name in ("backend", "episode_length", "lanes")}
+        return make_task(fields["name"], policy=lambda *_: policy, **options)
     if fields["kind"] == "problem":
         low, high = fields["descriptor_low"], fields["descriptor_high"]
         length = fields["episode_length"]
@@ -104,6 +107,7 @@ def make_problem(description: str, policy: AbstractPolicy, given: AbstractProble
 
 
 def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, (bool, int, float, str)) or value is None:
         return value
     if isinstance(value, (tuple, list)) and all(isinstance(item, (int, float)) for item in value):

@@ -93,27 +93,27 @@ class Checkpoints:
             self.now(generation)
 
     def now(self, generation: int):
-        if self._save is not None and self._generation != generation:
+        if self._save is not None and generation > 0 and self._generation != generation:
             self._save()
         self._generation, self._time = generation, time.monotonic()
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Within it the first Ctrl-C or SIGTERM only raises a flag, which is what is yielded; the second raises."""
+def interruptible() -> Iterator[Callable[[], int]]:
+    """Within it Ctrl-C and SIGTERM are counted, and what is yielded tells how many there were; the third raises."""
     received = []
 
     def receive(number, frame):
-        if received:
-            raise KeyboardInterrupt
         received.append(number)
+        if len(received) > 2:
+            raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+        yield lambda: 0
         return
     before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(received)
+        yield lambda: len(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -132,6 +132,8 @@ def drive(
         display.compiling()
         optimizer._advance(0, budget.evaluations)  # no generation: compiles
         while True:
+            if interrupted() > 1:  # not in the middle of a device call, which would lose the run
+                raise KeyboardInterrupt
             stopped = budget.spent(optimizer.evaluations, optimizer.seconds)
             if stopped or interrupted():
                 checkpoints.now(optimizer.generation)
@@ -144,7 +146,7 @@ def drive(
             row = optimizer.history.last()
             display.show(row)
             answers = [callback(optimizer, row) for callback in callbacks]
-            if any(answer is False for answer in answers):
+            if any(answer is False for answer in answers) and interrupted() < 2:
                 checkpoints.now(optimizer.generation)
                 return "callback"
             checkpoints.after(optimizer.generation)

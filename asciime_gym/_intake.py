@@ -20,8 +20,8 @@ def evaluation_of(
     descriptor = _real("descriptor", descriptor, (batch, problem.descriptor_size))
     told = None if trajectory is None else _trajectory(problem, batch, trajectory)
     if steps is not None:
-        steps = _real("steps", steps, (batch,))
-        if not ((steps >= 0) & (steps <= np.iinfo(np.int32).max)).all():
+        steps = _array("steps", steps, (batch,))
+        if steps.dtype.kind not in "iu" or (steps < 0).any() or (steps > np.iinfo(np.int32).max // batch).any():
             raise ValueError("tell: steps must be whole numbers of at least 0 that count each row's environment steps")
     elif told is not None:
         steps = np.asarray(told.alive).sum(axis=1)

@@ -253,7 +253,7 @@ def _newcomers(
         descriptor=evaluation.descriptor,
         operator=offspring.operator,
         evaluation=evaluations + jnp.arange(batch),
-        steps=evaluation.steps,
+        steps=evaluation.steps if trajectory is None else trajectory.alive.sum(axis=1, dtype=jnp.int32),
         key=jax.vmap(jax.random.key_data)(episode_keys(evaluate_key, batch)),
         keepsake=None if trajectory is None else jax.vmap(algorithm.keepsake)(trajectory),
     )

@@ -39,7 +39,7 @@ class History:
     """One row per generation; `history["qd_score"]` is a NumPy column.
 
     `evaluations`, `steps` and `seconds` are totals up to that generation, `refused` and `added_…` (rows that
-    entered the archive, by operator) belong to the generation alone. `seconds` leaves compilation out.
+    entered the archive, by operator) belong to the generation alone. Under `fit`, `seconds` leave compilation out.
     """
 
     _TYPES = {  # noqa: RUF012
@@ -81,6 +81,12 @@ class History:
     def extend(self, columns: dict[str, np.ndarray]):
         """Adds stored rows, given as columns."""
         self._rows += zip(*(columns[name].tolist() for name in self.columns), strict=True)
+
+    def copy(self) -> "History":
+        """The rows so far; it does not grow with the run."""
+        copied = History(self.operators)
+        copied._rows = list(self._rows)
+        return copied
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -160,7 +160,7 @@ class Optimizer:
         """Runs the algorithm on the task until a budget is spent.
 
         The first Ctrl-C finishes the generations under way, saves where there is a checkpoint and returns what there
-        is; the second raises.
+        is; the second raises once the device has answered, the third at once.
 
         **Arguments:**
 
@@ -180,22 +180,24 @@ class Optimizer:
                 f"fit needs a task that can evaluate policies; a {type(self.task).__name__} has no evaluator: "
                 "use ask() and tell(), or make_task(…)"
             )
-        save = None
+        save = None if checkpoint is None else lambda: self.save(checkpoint)
+        checkpoints = Checkpoints(save, checkpoint_every)
         if checkpoint is not None:
             path = Path(checkpoint)
-            _writable(path)
+            if path.is_dir():
+                raise IsADirectoryError(f"{path} is a folder; the checkpoint needs a file name, {path / 'run.h5'} say")
             if path.exists() and path.resolve() not in self._ours and not overwrite:
                 raise FileExistsError(
                     f"{path} already holds a run. Go on with it: Optimizer.load({str(path)!r}) or `asciime resume "
                     f"{path}`; or replace it: overwrite=True or `--overwrite`"
                 )
-            save = lambda: self.save(path)
+            _writable(path)
         self._asked = None  # an unanswered ask is asked again: the same rows
         title = f"{self.algorithm.name} on {self.task.name}"
         display = progress_display(progress, title, budget.evaluations, budget.seconds)
         listeners = [callbacks] if callable(callbacks) else list(callbacks)
-        stopped_by = drive(self, budget, listeners, Checkpoints(save, checkpoint_every), display)
-        return Result(self.archive, self.history, stopped_by)
+        stopped_by = drive(self, budget, listeners, checkpoints, display)
+        return Result(self.archive, self.history.copy(), stopped_by)
 
     def _advance(self, count: int, budget: int | None) -> int:
         """At most `count` generations in one device call; returns how many there were."""
@@ -266,8 +268,10 @@ def _centroids(given: Any, task: AbstractProblem) -> np.ndarray:
 
 def _writable(path: Path):
     """Finds out before any work is done that the checkpoint could not be written."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; the checkpoint needs a file name, for example {path / 'run.h5'}")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"the folder {path.parent} cannot be made ({error.strerror}); choose another for the checkpoint"
+        raise type(error)(message) from error
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise PermissionError(f"{path.parent} is not writable; choose another folder for the checkpoint")

@@ -27,7 +27,7 @@ class Walk(ag.AbstractSimulator):
 
     policy: ag.AbstractPolicy = eqx.field(default_factory=lambda: ag.MLP(5, 2, hidden=(8,)))
     episode_length: int = eqx.field(static=True, default=12)
-    noise: float = eqx.field(static=True, default=0.1)
+    noise: float = eqx.field(static=True, default=0.4)
     name: str = eqx.field(static=True, default="walk")
     descriptor_low: tuple[float, ...] = eqx.field(static=True, default=(-1.0, -1.0))
     descriptor_high: tuple[float, ...] = eqx.field(static=True, default=(1.0, 1.0))

@@ -75,7 +75,7 @@ def test_another_runs_file_is_refused(small, tmp_path, capsys):
         ([*RUN, "--evaluations", "0"], "evaluations must be a whole number"),
         ([*RUN, "--evaluations", "-5"], "evaluations must be a whole number"),
         ([*RUN, "--seconds", "0"], "seconds must be above 0"),
-        (["run", "--batch-size", "0"], "batch_size must be at least 1"),
+        (["run", "--batch-size", "0"], "batch_size must be a whole number of at least 1"),
         ([*RUN, "--seed", "-1", "--evaluations", "16"], "seed must be"),
         ([*RUN, "--centroids", "0", "--evaluations", "16"], "at least 1 cell"),
         (["info", "missing.h5"], "missing.h5: there is no such file"),
@@ -91,9 +91,8 @@ def test_errors_are_one_clear_line(words, answer, small, capsys, tmp_path, monke
     assert not list(tmp_path.rglob("*.h5"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_is_not_writable(small, tmp_path, capsys):
-    tmp_path.chmod(0o500)
+def test_a_folder_that_is_not_writable(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere, whatever the mode
     assert small([*RUN, "--evaluations", "16", "--out", str(tmp_path / "run.h5")]) == 2
     assert "not writable" in capsys.readouterr().err
 
@@ -101,7 +100,7 @@ def test_a_folder_that_is_not_writable(small, tmp_path, capsys):
 def test_a_folder_that_cannot_be_made(small, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     assert small([*RUN, "--evaluations", "16", "--out", str(tmp_path / "file" / "run.h5")]) == 2
-    assert "file" in capsys.readouterr().err
+    assert "cannot be made" in capsys.readouterr().err
 
 
 def test_help_is_worth_reading():
@@ -130,11 +129,14 @@ def test_tasks_are_listed():
     assert "6,664" in out and "5,187" in out and "contact rate, 4 feet" in out
 
 
-def test_unknown_words_name_the_known_ones():
-    for words in (("run", "--task", "hoper"), ("run", "--algorithm", "ascii"), ("run", "--backend", "bullet")):
-        done = asciime(*words)
-        assert done.returncode == 2
-        assert re.search("hopper_uni|ascii_me|spring", done.stdout + done.stderr)
+@pytest.mark.parametrize(
+    ("flag", "word", "known"),
+    [("--task", "hoper", "hopper_uni"), ("--algorithm", "ascii", "ascii_me"), ("--backend", "bullet", "spring")],
+)
+def test_unknown_words_name_the_known_ones(flag, word, known):
+    done = asciime("run", flag, word)
+    said = done.stdout + done.stderr
+    assert done.returncode == 2 and known in said and word in said and flag in said
 
 
 def test_every_field_has_a_help_text():

@@ -201,3 +201,9 @@ def test_an_empty_archive_can_be_saved_and_says_so(tmp_path):
     with pytest.raises(ValueError, match="empty"):
         archive.best()
     assert len(ag.load_history(tmp_path / "run.h5")) == 0
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    made = ag.Optimizer(ag.MapElites(batch_size=int(np.int64(8)), sigma1=np.float64(0.1)), PROBLEM, centroids=16)
+    made.save(tmp_path / "run.h5")
+    assert ag.Optimizer.load(tmp_path / "run.h5").algorithm.sigma1 == 0.1

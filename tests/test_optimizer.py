@@ -66,6 +66,7 @@ def test_ask_gives_numpy_and_the_same_until_told():
         ({"alive": np.zeros((BATCH, TIME), bool)}, ["alive must be True from the first step"]),
         ({"alive": np.full((BATCH, TIME), 0.5)}, ["booleans"]),
         ({"steps": np.full(BATCH, -1)}, ["steps"]),
+        ({"steps": np.full(BATCH, 2.5)}, ["steps"]),
     ],
 )
 def test_tell_refuses_before_anything_changes(changes, words):
@@ -335,3 +336,33 @@ def test_expected_life_orders_the_work_and_changes_nothing():
     life = jax.random.randint(jax.random.key(2), (150,), 1, TIME)
     plain, ordered = (TASK.evaluate(genotypes, jax.random.key(0), life=given) for given in (None, life))
     assert same(plain, ordered) and len(jnp.unique(plain.steps)) > 2
+
+
+def test_an_interrupt_before_the_first_generation_leaves_the_old_file(tmp_path):
+    path = tmp_path / "run.h5"
+    optimizer().fit(evaluations=BATCH, checkpoint=path)
+    before, other = path.read_bytes(), optimizer()
+    advance = other._advance
+
+    def press(count, budget):
+        if count == 0:  # while it compiles
+            os.kill(os.getpid(), signal.SIGINT)
+        return advance(count, budget)
+
+    other._advance = press
+    assert other.fit(evaluations=10**6, checkpoint=path, overwrite=True).stopped_by == "interrupt"
+    assert path.read_bytes() == before and other.generation == 0
+
+
+def test_a_result_does_not_grow_with_the_run():
+    made = optimizer()
+    first = made.fit(evaluations=BATCH)
+    made.fit(evaluations=3 * BATCH)
+    assert len(first.history) == 1 and len(made.history) == 3
+
+
+def test_shapes_are_enforced_in_these_tests():
+    import jax.numpy as jnp
+
+    with pytest.raises(Exception, match="Type-check error"):
+        TASK.policy.act(jnp.zeros((2, 2)), jnp.zeros(5))

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from .._archive import Archive
 from .._buffer import Buffer, add, empty_buffer, sample
-from .._checks import at_least, between, one_of
+from .._checks import at_least, between, one_of, whole
 from .._loop import AbstractAlgorithm, Feedback, Offspring
 from .._policy import MLP, AbstractPolicy
 from .._spread import each_row
@@ -53,7 +53,8 @@ class AsciiME(AbstractAlgorithm):
     - `cosine_floor`: b, the least weight that the similarity of two states can have.
     - `clip`: ε; where the kernel is below it and the target fared worse, a step does not count.
     - `discount`: γ of the reward-to-go.
-    - `action_noise`: λ1, standard deviation of the random change asked of each action.
+    - `action_noise`: λ1, standard deviation of the random change asked of each action (of its gradient, where the
+      optimizer is an optax transformation).
     - `buffer_capacity`: trajectories that targets are drawn from; `None` is the whole previous generation.
     - `targets`: `"buffer"`, or `"archive"` to imitate elites only (the paper's ablation).
     """
@@ -78,13 +79,13 @@ class AsciiME(AbstractAlgorithm):
     targets: Literal["buffer", "archive"] = "buffer"
 
     def __check_init__(self):
-        at_least(self, 1, "batch_size", "epochs")
+        whole(self, "batch_size", "epochs")
         at_least(self, 0, "learning_rate", "sigma1", "sigma2", "action_noise")
         between(self, 0, 1, "iso_line_share", "cosine_floor", "clip", "discount")
         if not self.variance > 0:
             raise ValueError(f"AsciiME: variance must be above 0; got {self.variance}")
         if self.buffer_capacity is not None:
-            at_least(self, 1, "buffer_capacity")
+            whole(self, "buffer_capacity")
         if isinstance(self.optimizer, str):
             one_of(self, ("adam", "sgd"), "optimizer")
         one_of(self, ("buffer", "archive"), "targets")
@@ -153,6 +154,10 @@ class AsciiME(AbstractAlgorithm):
             targets = archive.sample(target_key, count)
             target_of = lambda i, archive, buffer: self._elite_experience(problem, archive, i)
 
+        # The optimizer multiplies by its learning rate; one of the user's own does what it does.
+        known = isinstance(self.optimizer, str) and self.learning_rate > 0
+        noise = self.action_noise / self.learning_rate if known else self.action_noise
+
         def child(row, shared):
             (parent, target, key), (archive, buffer) = row, shared
             elite = archive.elites.keepsake
@@ -172,7 +177,7 @@ class AsciiME(AbstractAlgorithm):
                 variance=self.variance,
                 cosine_floor=self.cosine_floor,
                 clip=self.clip,
-                noise=self.action_noise / self.learning_rate if self.learning_rate else 0.0,
+                noise=noise,
             )
 
         rows = parents, targets, jax.random.split(noise_key, count)

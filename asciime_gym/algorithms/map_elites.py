@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from .._archive import Archive
-from .._checks import at_least
+from .._checks import at_least, whole
 from .._loop import AbstractAlgorithm, Feedback, Offspring
 from .._policy import AbstractPolicy, baseline_mlp
 from .._variation import iso_line
@@ -34,7 +34,7 @@ class MapElites(AbstractAlgorithm):
     sigma2: float = 0.05
 
     def __check_init__(self):
-        at_least(self, 1, "batch_size")
+        whole(self, "batch_size")
         at_least(self, 0, "sigma1", "sigma2")
 
     @staticmethod

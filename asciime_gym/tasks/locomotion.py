@@ -168,6 +168,8 @@ def make_task(
         raise ValueError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}")
     if backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}; Brax's backends are {', '.join(BACKENDS)}")
+    if int(episode_length) != episode_length:
+        raise ValueError(f"episode_length must be a whole number of steps; got {episode_length}")
     robot = ROBOTS[name]
     obs_size = robot.observation_size + (1 if robot.feet else 3)  # time, and (x, y) where place matters
     made = policy(obs_size, robot.action_size)
