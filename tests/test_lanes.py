@@ -1,4 +1,4 @@
-"""`lanes` against `jax.vmap`: rule by rule, on random programs and on whole Brax steps."""
+"""`lanes` against `jax.vmap`: rule by rule, and on random programs. Whole Brax steps are in test_tasks.py."""
 
 import functools
 from collections.abc import Callable
@@ -14,7 +14,6 @@ from jax import lax
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from asciime_gym.tasks._brax import brax, quiet
 from asciime_gym.tasks.lanes import lanes
 
 slow = pytest.mark.slow
@@ -497,43 +496,3 @@ def test_random_programs(program: list[tuple[Any, ...]], seed: int) -> None:
         rtol=1e-3,
         atol=1e-3,
     )
-
-
-def environment_step(name: str, backend: str) -> tuple[Any, Callable[..., Any]]:
-    with quiet():
-        env = brax().envs.get_environment(name, backend=backend)
-
-    def step(state: Any, action: jax.Array) -> Any:
-        state = env.step(state, action)
-        return state, brax().contact.get(env.sys, state.pipeline_state.x).dist if backend == "spring" else ()
-
-    return env, step
-
-
-def check_environment(name: str, backend: str, n: int, steps: int, rtol: float, atol: float) -> None:
-    """Both start each step from the same state, so that differences do not grow with time.
-
-    Many outputs are small differences of large numbers, hence a tolerance in units of the largest.
-    """
-    env, step = environment_step(name, backend)
-    narrow = jax.vmap(step, in_axes=-1, out_axes=-1)
-    wide = lanes(step)
-
-    @jax.jit
-    def both(state: Any, action: jax.Array) -> Any:
-        return narrow(state, action), wide(state, action)
-
-    state = jax.jit(jax.vmap(env.reset, out_axes=-1))(jax.random.split(jax.random.key(0), n))
-    actions = jax.random.uniform(jax.random.key(1), (steps, env.action_size, n), minval=-1, maxval=1)
-    for action in actions:
-        expected, found = both(state, action)
-        scale = max(1.0, *[float(jnp.abs(x).max()) for x in jax.tree.leaves(expected) if x.size])
-        close = functools.partial(np.testing.assert_allclose, rtol=rtol, atol=atol * scale)
-        jax.tree.map(close, found, expected)
-        state = expected[0]
-
-
-@pytest.mark.slow  # test_tasks.py compares every step of the tasks, which run in lanes, with Brax
-@pytest.mark.parametrize("name", ["ant", "hopper", "walker2d"])
-def test_brax_step(name: str) -> None:
-    check_environment(name, "spring", n=32, steps=50, rtol=1e-4, atol=1e-5)
