@@ -1,14 +1,13 @@
 """The archive: a map of cells, each holding the best individual whose descriptor falls into it."""
 
 import functools
-import warnings
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
-from scipy.cluster.vq import kmeans2
+from scipy.spatial import KDTree
 
 EMPTY = -1  # operator and evaluation numbers of an empty cell
 
@@ -111,9 +110,12 @@ def empty_archive(
 def _unit_centroids(cells: int, dims: int) -> np.ndarray:
     """k-means on uniform samples of the unit cube, from a fixed seed: the same for every run that asks."""
     samples = np.random.default_rng(0).random((max(50_000, 8 * cells), dims))
-    with warnings.catch_warnings():  # a cell that gets no sample stays where it is
-        warnings.filterwarnings("ignore", message="One of the clusters is empty")
-        centroids, _ = kmeans2(samples, samples[:cells].copy(), iter=25, minit="matrix", missing="warn")
+    centroids = samples[:cells]
+    for _ in range(25):
+        nearest = KDTree(centroids).query(samples)[1]
+        count = np.bincount(nearest, minlength=cells)[:, None]
+        total = np.stack([np.bincount(nearest, column, cells) for column in samples.T], axis=1)
+        centroids = np.where(count > 0, total / np.maximum(count, 1), centroids)  # one without samples stays
     return centroids[np.lexsort(centroids.T[::-1])]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ._loop import CHUNK
 from ._metrics import History
+from ._spread import agreed
 from ._view import ArchiveView
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ CHUNK_SECONDS = 2.0  # a device call lasts about this long, so that interrupts a
 CHECKPOINT_SECONDS = 60.0
 
 StoppedBy = Literal["evaluations", "seconds", "callback", "interrupt"]
+STOPS: tuple[StoppedBy, ...] = ("evaluations", "seconds", "interrupt")  # those that a process decides by itself
 Callback = Callable[["Optimizer", dict[str, Any]], Any]
 
 
@@ -135,18 +137,20 @@ def drive(
             if interrupted() > 1:  # not in the middle of a device call, which would lose the run
                 raise KeyboardInterrupt
             stopped = budget.spent(optimizer.evaluations, optimizer.seconds)
-            if stopped or interrupted():
-                checkpoints.now(optimizer.generation)
-                return stopped or "interrupt"
             left = None if budget.seconds is None else budget.seconds - optimizer.seconds
             count = min(pace.next(left), checkpoints.next_in(optimizer.generation))
+            stopped = stopped or ("interrupt" if interrupted() else None)
+            plan = agreed(-1 - STOPS.index(stopped) if stopped else count)
+            if plan < 0:
+                checkpoints.now(optimizer.generation)
+                return STOPS[-1 - plan]
             begin = time.perf_counter()
-            generations = optimizer._advance(count, budget.evaluations)
+            generations = optimizer._advance(plan, budget.evaluations)
             pace.measured(generations, time.perf_counter() - begin)
             row = optimizer.history.last()
             display.show(row)
             answers = [callback(optimizer, row) for callback in callbacks]
-            if any(answer is False for answer in answers) and interrupted() < 2:
+            if agreed(any(answer is False for answer in answers)) and interrupted() < 2:
                 checkpoints.now(optimizer.generation)
                 return "callback"
             checkpoints.after(optimizer.generation)

@@ -3,16 +3,17 @@
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from . import _loop
 from ._archive import cvt_centroids
+from ._compile import compiled
 from ._files import Saved, load_run, save_run
 from ._fit import Callback, Checkpoints, Result, check_budget, drive
 from ._intake import evaluation_of
@@ -20,18 +21,18 @@ from ._loop import AbstractAlgorithm, Feedback, Offspring
 from ._metrics import History
 from ._policy import AbstractPolicy
 from ._progress import progress_display
-from ._spread import replicate
+from ._spread import first_process, replicate
 from ._view import ArchiveView, view
 from .tasks._task import AbstractProblem, AbstractTask
 
 # One program per algorithm and task, shared by every optimizer of the process.
-_start = eqx.filter_jit(_loop.start)
-_ask = eqx.filter_jit(_loop.ask)
-_tell = eqx.filter_jit(_loop.tell)
+_start = compiled(_loop.start)
+_ask = compiled(_loop.ask)
+_tell = compiled(_loop.tell)
 _MOST = np.iinfo(np.int32).max
 
 
-@eqx.filter_jit(donate="all-except-first")
+@partial(compiled, donate="all-except-first")
 def _generations(fixed: tuple, run: _loop.Run):
     algorithm, task, count, budget = fixed
     return _loop.generations(algorithm, task, count, budget, run)
@@ -106,7 +107,7 @@ class Optimizer:
         """Genotypes to evaluate, float32 `[batch_size, params]`; the same ones until they are told."""
         if self._asked is None:
             self._asked = _ask(self.algorithm, self.task, self._run)
-        genotypes = np.asarray(self._asked[0].genotype)
+        genotypes = np.asarray(self._pending("ask")[0].genotype)
         self._asked_at = time.perf_counter()
         return genotypes
 
@@ -194,7 +195,7 @@ class Optimizer:
             _writable(path)
         self._asked = None  # an unanswered ask is asked again: the same rows
         title = f"{self.algorithm.name} on {self.task.name}"
-        display = progress_display(progress, title, budget.evaluations, budget.seconds)
+        display = progress_display(progress if first_process() else False, title, budget.evaluations, budget.seconds)
         listeners = [callbacks] if callable(callbacks) else list(callbacks)
         stopped_by = drive(self, budget, listeners, checkpoints, display)
         return Result(self.archive, self.history.copy(), stopped_by)
@@ -216,7 +217,8 @@ class Optimizer:
 
     def save(self, path: str | os.PathLike):
         """Stores the run in one HDF5 file, which takes an old one's place only when it is complete."""
-        save_run(path, Saved(self.algorithm, self.task, self.seed, self._run, self.history))
+        if first_process():  # of several that run the same program
+            save_run(path, Saved(self.algorithm, self.task, self.seed, self._run, self.history))
         self._ours.add(Path(path).resolve())
 
     @classmethod

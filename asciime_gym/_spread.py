@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
@@ -16,11 +19,30 @@ def device_count() -> int:
     return jax.device_count()
 
 
+def first_process() -> bool:
+    """Whether this process speaks for all: shows progress, and writes files."""
+    return jax.process_index() == 0
+
+
+def agreed(number: int) -> int:
+    """The number that the first process has, in all of them: what depends on a clock must not differ."""
+    if jax.process_count() == 1:
+        return number
+    return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
+
+
 def replicate(tree: PyTree) -> PyTree:
     """The tree with a copy on every device, where there are several."""
     if device_count() == 1:
         return tree
-    return jax.device_put(tree, NamedSharding(_mesh(), PartitionSpec()))
+    everywhere = NamedSharding(_mesh(), PartitionSpec())
+
+    def put(leaf: Any) -> jax.Array:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(put(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+        return jax.device_put(np.asarray(leaf), everywhere)  # by way of the host: devices may belong to other processes
+
+    return jax.tree.map(put, tree)
 
 
 def spread(function: Callable[[PyTree, PyTree], PyTree], rows: PyTree, shared: PyTree) -> PyTree:
@@ -46,15 +68,22 @@ def spread(function: Callable[[PyTree, PyTree], PyTree], rows: PyTree, shared: P
     return jax.tree.map(partial(_collect, devices=devices, count=count), results)
 
 
-def each_row(operator: Callable[[PyTree, PyTree], PyTree], rows: PyTree, shared: PyTree = None) -> PyTree:
+def each_row(
+    operator: Callable[[PyTree, PyTree], PyTree],
+    rows: PyTree,
+    shared: PyTree = None,
+    *,
+    at_once: Callable[[PyTree, PyTree], PyTree] | None = None,
+) -> PyTree:
     """`operator(row, shared)` of every row, spread over all devices.
 
-    A CPU core multiplies one individual's matrices at a time, in its cache; an accelerator all at once.
+    A CPU core multiplies one individual's matrices at a time, in its cache; an accelerator all at once. `at_once` is
+    the operator for the latter, where another serves better.
     """
+    together = jax.vmap(at_once or operator, (0, None))
     one_by_one = lambda rows, shared: jax.lax.map(lambda row: operator(row, shared), rows)
-    at_once = lambda rows, shared: jax.vmap(operator, (0, None))(rows, shared)
     return jax.lax.platform_dependent(
-        rows, shared, cpu=lambda *args: spread(one_by_one, *args), default=lambda *args: spread(at_once, *args)
+        rows, shared, cpu=lambda *args: spread(one_by_one, *args), default=lambda *args: spread(together, *args)
     )
 
 

@@ -1,5 +1,7 @@
 """Variation operators: pure functions of one individual. `jax.vmap` or `lax.map` them over a batch."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -61,6 +63,7 @@ def ascii(
     cosine_floor: float,
     clip: float,
     noise: float,
+    slices: int = 1,
 ) -> Float[Array, " params"]:
     """Moves a parent's actions towards a target's where the target fared better, away where it fared worse.
 
@@ -70,26 +73,47 @@ def ascii(
     J^T Z [A_target − A_parent] / (H·variance), with Z zero where k_t < clip and the target fared worse.
 
     `noise` is the standard deviation of the change asked of each action at random, before the optimizer scales it.
+
+    `slices` is how finely the episode is cut, to leave out the steps that the target did not live to see; more than
+    one pays where one individual is computed at a time.
     """
     similarity = floored_cosine(parent_observation, target_observation, cosine_floor)
     gain = jnp.where(target_alive, target_reward_to_go - parent_reward_to_go, 0.0)
     weight = similarity * gain
+    horizon = len(weight)
 
-    def objective(genotype, key):
-        action = policy.act(genotype, target_observation)
-        kernel = jnp.exp(-jnp.sum((target_action - action) ** 2, axis=-1) / (2 * variance))
-        value = jnp.mean(jnp.minimum(kernel * weight, jnp.maximum(kernel, clip) * weight))
-        if noise:
-            wish = jnp.where(target_alive[:, None], jax.random.normal(key, action.shape), 0.0)
-            value += noise * jnp.sum(wish * action)
-        return value
+    def climb(target_observation, target_action, weight, target_alive):
+        def objective(genotype, key):
+            action = policy.act(genotype, target_observation)
+            kernel = jnp.exp(-jnp.sum((target_action - action) ** 2, axis=-1) / (2 * variance))
+            value = jnp.sum(jnp.minimum(kernel * weight, jnp.maximum(kernel, clip) * weight)) / horizon
+            if noise:
+                wish = jax.random.normal(key, (horizon, policy.act_size))[: len(action)]
+                value += noise * jnp.sum(jnp.where(target_alive[:, None], wish, 0.0) * action)
+            return value
 
-    def epoch(carry, key):
-        genotype, state = carry
-        uphill = jax.grad(objective)(genotype, key)
-        update, state = optimizer.update(-uphill, state, genotype)
-        return (optax.apply_updates(genotype, update), state), None
+        def epoch(carry, key):
+            genotype, state = carry
+            uphill = jax.grad(objective)(genotype, key)
+            update, state = optimizer.update(-uphill, state, genotype)
+            return (optax.apply_updates(genotype, update), state), None
 
-    start = (parent, optimizer.init(parent))
-    (child, _), _ = jax.lax.scan(epoch, start, jax.random.split(key, epochs))
-    return jnp.asarray(child)
+        start = (parent, optimizer.init(parent))
+        (child, _), _ = jax.lax.scan(epoch, start, jax.random.split(key, epochs))
+        return jnp.asarray(child)
+
+    return while_alive(climb, target_alive, slices, target_observation, target_action, weight, target_alive)
+
+
+def while_alive(function: Callable[..., Array], alive: Bool[Array, " time"], slices: int, *sequences: Array) -> Array:
+    """`function(*sequences)`, where steps after the last one alive make no difference: whole slices of them are left
+    out."""
+    time = len(alive)
+    lengths = sorted({-(-time * part // slices) for part in range(1, slices + 1)})
+    life = jnp.max(jnp.where(alive, jnp.arange(1, time + 1), 0))
+
+    def cut(length: int) -> Callable[..., Array]:
+        return lambda *sequences: function(*[sequence[:length] for sequence in sequences])
+
+    enough = jnp.searchsorted(jnp.array(lengths), life)
+    return jax.lax.switch(enough, [cut(length) for length in lengths], *sequences)

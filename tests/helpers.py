@@ -1,5 +1,6 @@
 """What the tests share: algorithms and tasks with known answers."""
 
+import hashlib
 from typing import Literal
 
 import equinox as eqx
@@ -66,10 +67,20 @@ class Walk(ag.AbstractSimulator):
         return rollout(self, genotypes, keys, life=life, trajectory=trajectory)[0]
 
 
+def raw(leaf) -> np.ndarray:
+    """A leaf as plain numbers."""
+    is_key = jnp.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
 def same(a, b) -> bool:
     """Whether two trees are equal bit for bit."""
     leaves_a, tree_a = jax.tree.flatten(a)
     leaves_b, tree_b = jax.tree.flatten(b)
-    raw = lambda x: jax.random.key_data(x) if jnp.issubdtype(getattr(x, "dtype", None), jax.dtypes.prng_key) else x
-    bits = lambda x: (np.asarray(raw(x)).dtype, np.asarray(raw(x)).shape, np.asarray(raw(x)).tobytes())
+    bits = lambda x: (raw(x).dtype, raw(x).shape, raw(x).tobytes())
     return tree_a == tree_b and all(bits(x) == bits(y) for x, y in zip(leaves_a, leaves_b, strict=True))
+
+
+def digest(tree) -> str:
+    """A fingerprint of every bit of a tree."""
+    return hashlib.sha256(b"".join(raw(leaf).tobytes() for leaf in jax.tree.leaves(tree))).hexdigest()

@@ -1,6 +1,7 @@
 """ASCII-ME: Mitsides, Faldor & Cully (2025), Scaling Policy Gradient Quality-Diversity with Massive
 Parallelization via Behavioral Variations."""
 
+from functools import partial
 from typing import ClassVar, Literal
 
 import equinox as eqx
@@ -18,6 +19,8 @@ from .._spread import each_row
 from .._variation import ascii, reward_to_go
 from ..tasks._task import AbstractProblem, Evaluation, Trajectory
 from .map_elites import iso_line_offspring
+
+SLICES = 8  # of a target's episode: how finely the steps after its end are left out
 
 
 class Keepsake(eqx.Module):
@@ -158,7 +161,7 @@ class AsciiME(AbstractAlgorithm):
         known = isinstance(self.optimizer, str) and self.learning_rate > 0
         noise = self.action_noise / self.learning_rate if known else self.action_noise
 
-        def child(row, shared):
+        def child(row, shared, slices=1):
             (parent, target, key), (archive, buffer) = row, shared
             elite = archive.elites.keepsake
             other = target_of(target, archive, buffer)
@@ -178,10 +181,12 @@ class AsciiME(AbstractAlgorithm):
                 cosine_floor=self.cosine_floor,
                 clip=self.clip,
                 noise=noise,
+                slices=slices,
             )
 
         rows = parents, targets, jax.random.split(noise_key, count)
-        return each_row(child, rows, (archive, buffer)), archive.elites.steps[parents]
+        children = each_row(partial(child, slices=SLICES), rows, (archive, buffer), at_once=child)
+        return children, archive.elites.steps[parents]
 
     def _optimizer(self) -> optax.GradientTransformation:
         known = {"adam": optax.adam, "sgd": optax.sgd}

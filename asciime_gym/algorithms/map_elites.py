@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
@@ -11,6 +10,7 @@ from .._archive import Archive
 from .._checks import at_least, whole
 from .._loop import AbstractAlgorithm, Feedback, Offspring
 from .._policy import AbstractPolicy, baseline_mlp
+from .._spread import each_row
 from .._variation import iso_line
 from ..tasks._task import AbstractProblem, Evaluation, Trajectory
 
@@ -86,7 +86,6 @@ def iso_line_offspring(
     """`count` iso+line offspring of uniformly drawn elites, and how long their parents lived."""
     parent_key, mate_key, noise_key = jax.random.split(key, 3)
     parent, mate = archive.sample(parent_key, count), archive.sample(mate_key, count)
-    genotype = archive.elites.genotype
-    noise_keys = jax.random.split(noise_key, count)
-    vary = eqx.Partial(iso_line, sigma1=sigma1, sigma2=sigma2)
-    return jax.vmap(vary)(genotype[parent], genotype[mate], noise_keys), archive.elites.steps[parent]
+    vary = lambda row, genotype: iso_line(genotype[row[0]], genotype[row[1]], row[2], sigma1=sigma1, sigma2=sigma2)
+    rows = parent, mate, jax.random.split(noise_key, count)
+    return each_row(vary, rows, archive.elites.genotype), archive.elites.steps[parent]

@@ -19,6 +19,8 @@ from jax.core import Tracer
 from ._lane_blocks import Lane, Scalar
 from ._lane_scalars import Scope
 
+TALL = 64  # the most rows that are stacked inside a kernel; XLA would spread the stacking of many over threads
+
 
 class Whole:
     """An array in one piece: lane axis last, or none if it is the same in all environments."""
@@ -72,16 +74,21 @@ def apart(scope: Scope, x: Value) -> np.ndarray:
 def whole(scope: Scope, *xs: Value) -> list[jax.Array]:
     """Arrays in one piece, lane axis last; all at once, because they may share much of their computation."""
     mixed = {i: x for i, x in enumerate(xs) if isinstance(x, np.ndarray) and not is_known(x)}
-    stacks = [Lane(functools.partial(stack, x.shape), *x.flat) for x in mixed.values()]
-    made = dict(zip(mixed, scope.vectors(stacks), strict=True))
+    stacks = {i: Lane(functools.partial(stack, x.shape), *x.flat) for i, x in mixed.items() if x.size <= TALL}
+    tall = [s for i, x in mixed.items() if i not in stacks for s in x.flat if isinstance(s, Lane)]
+    scope.vectors([*stacks.values(), *tall])
 
-    def spread(x: Value) -> jax.Array:
+    def piece(i: int, x: Value) -> jax.Array:
+        if i in stacks:
+            return scope.values[stacks[i]]
+        if i in mixed:
+            return stack(x.shape, *[scope.vector(s) for s in mixed[i].flat])
         if isinstance(x, Whole) and x.axis == -1:
             return x.value
         value = x.value if isinstance(x, Whole) else x
         return scope.vary(lax.broadcast_in_dim(value, (*x.shape, scope.n), range(len(x.shape))))
 
-    return [made[i] if i in made else spread(x) for i, x in enumerate(xs)]
+    return [piece(i, x) for i, x in enumerate(xs)]
 
 
 def settle(x: Value, aval: Any) -> Value:

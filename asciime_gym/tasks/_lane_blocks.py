@@ -1,33 +1,41 @@
-"""Lanes are recipes; this computes them in blocks of many vector operations each.
+"""Lanes are recipes; this computes them in kernels of many vector operations each.
 
 Nothing is emitted until a result is needed. Then the operations that it takes are put in depth-first order,
-so that what belongs together is computed together, and cut into blocks, each of which becomes one kernel.
-Left to itself XLA would make hundreds of kernels for a step of a small robot, most of which cost more to
-start than to run.
+so that what belongs together is computed together, and cut into kernels. Left to itself XLA would make
+hundreds of kernels for a step of a small robot, most of which cost more to start than to run.
+
+XLA calls a computation and compiles it as one kernel if it bears two attributes; a compiler that does not
+know them ignores them. Such a kernel must not contain anything that XLA would spread over several threads,
+which it does with a fusion when its operations plus ten times the bytes that it moves come to 200,000 or
+more, provided that it has more operations than bytes. Fusions do not cross calls, so a kernel is made of
+blocks, calls again, of so few operations that none can come to that: eleven times those of a block are less.
+Without calls XLA might also take minutes to fuse a long program.
 """
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 
-BLOCK = 500  # vector operations; longer blocks compile slowly, shorter ones pass more vectors through memory
-# Keep the call, and compile it as one kernel.  A compiler that does not know these attributes ignores them.
-ONE_KERNEL = {"inlineable": "false", "xla_cpu_small_call": "true"}
-MANY = 512  # lanes; with more, XLA would spread the kernel over threads, which such a call cannot contain
-FEW = 32  # lanes; with fewer the loops in such a kernel are unrolled, which compiles slowly and gains little
+CALL = {"inlineable": "false"}
+ONE_KERNEL = {"xla_cpu_small_call": "true"}
+KERNEL = 1000  # operations; longer kernels compile slowly, shorter ones pass more vectors through memory
+BLOCK = 200_000 // 11  # operations times lanes
+FEW = 64  # lanes; with fewer, loops are unrolled and compile slowly
+MANY = 512  # lanes; with more, blocks would be too small
 
 
 class Lane:
     """A scalar of the traced program with one value per environment: the recipe for a vector [n]."""
 
-    __slots__ = ("function", "operands", "opposite")
+    __slots__ = ("cost", "function", "operands", "opposite")
 
-    def __init__(self, function: Callable[..., jax.Array] | None = None, *operands: "Scalar"):
+    def __init__(self, function: Callable[..., jax.Array] | None = None, *operands: "Scalar", cost: int = 1):
         self.function = function
         self.operands = operands
+        self.cost = cost  # about how many operations XLA makes of it
         self.opposite: Lane | None = None  # the lane that this one negates, so that two negations cancel
 
 
@@ -59,37 +67,66 @@ def pending(wanted: Sequence[Lane], values: Values) -> list[Lane]:
     return order
 
 
-def kernel(
-    block: Sequence[Lane], inputs: Sequence[Lane], outputs: Sequence[Lane], constant: Constant
-) -> Callable[..., Any]:
-    """The function from the inputs to the outputs of a block."""
+def cut(program: Sequence[Lane], limit: int) -> Iterator[list[Lane]]:
+    """Cut a program into pieces that cost no more than a limit, except for a single lane that does."""
+    piece: list[Lane] = []
+    total = 0
+    for lane in program:
+        if piece and total + lane.cost > limit:
+            yield piece
+            piece, total = [], 0
+        piece.append(lane)
+        total += lane.cost
+    if piece:
+        yield piece
 
-    def lane_block(*arrays: jax.Array) -> list[jax.Array]:
-        values: dict[Any, jax.Array] = dict(zip(inputs, arrays, strict=True))
-        for lane in block:
-            for x in lane.operands:
-                if not isinstance(x, Lane) and identity(x) not in values:
-                    values[identity(x)] = constant(x)
-            assert lane.function is not None, "a lane without a recipe has a value"
-            values[lane] = lane.function(*[values[identity(x)] for x in lane.operands])
-        return [values[lane] for lane in outputs]
 
-    return jax.jit(lane_block)
+def follow(program: Sequence[Lane], values: Values, constant: Constant) -> None:
+    """Add the lanes of a program to the values, one operation after the other."""
+    constants: dict[Any, jax.Array] = {}
+    for lane in program:
+        operands = []
+        for x in lane.operands:
+            if not isinstance(x, Lane) and identity(x) not in constants:
+                constants[identity(x)] = constant(x)
+            operands.append(values[x] if isinstance(x, Lane) else constants[identity(x)])
+        assert lane.function is not None, "a lane without a recipe has a value"
+        values[lane] = lane.function(*operands)
+
+
+def call(
+    body: Callable[[Sequence[Lane], Values], None],
+    program: Sequence[Lane], needed: Callable[[Lane], bool], values: Values, attributes: dict[str, str],
+) -> None:  # fmt: skip
+    """Add to the values what is needed of the lanes of a program, by calling its body as a function."""
+    made = set(program)
+    used = dict.fromkeys(x for lane in program for x in lane.operands if isinstance(x, Lane))
+    inputs, outputs = [x for x in used if x not in made], [x for x in program if needed(x)]
+
+    def lane_kernel(*arrays: jax.Array) -> list[jax.Array]:
+        inner = dict(zip(inputs, arrays, strict=True))
+        body(program, inner)
+        return [inner[x] for x in outputs]
+
+    with set_xla_metadata(**attributes):
+        values.update(zip(outputs, jax.jit(lane_kernel)(*[values[x] for x in inputs]), strict=True))
 
 
 def compute(wanted: Sequence[Lane], values: Values, constant: Constant, n: int) -> None:
     """Add the wanted lanes, vectors [n], to the values."""
     order = pending(wanted, values)
-    number = {lane: i // BLOCK for i, lane in enumerate(order)}
-    # The last block to use a lane.
-    last = {x: number[lane] for lane in order for x in lane.operands if isinstance(x, Lane)}
+    place = {lane: i for i, lane in enumerate(order)}
+    last = {x: place[lane] for lane in order for x in lane.operands if isinstance(x, Lane)}  # to use it
     last |= dict.fromkeys(wanted, len(order))
-    for start in range(0, len(order), BLOCK):
-        block = order[start : start + BLOCK]
-        here = number[block[0]]
-        used = dict.fromkeys(x for lane in block for x in lane.operands if isinstance(x, Lane))
-        inputs = [x for x in used if number.get(x) != here]
-        outputs = [lane for lane in block if last[lane] > here]
-        with set_xla_metadata(**ONE_KERNEL if FEW <= n <= MANY else {}):
-            found = kernel(block, inputs, outputs, constant)(*[values[x] for x in inputs])
-        values.update(zip(outputs, found, strict=True))
+
+    def used_after(piece: Sequence[Lane]) -> Callable[[Lane], bool]:
+        end = place[piece[-1]]
+        return lambda lane: last[lane] > end
+
+    def blocks(program: Sequence[Lane], values: Values) -> None:
+        for block in cut(program, BLOCK // min(max(n, FEW), MANY)):
+            call(lambda lanes, inner: follow(lanes, inner, constant), block, used_after(block), values, CALL)
+
+    attributes = CALL | ONE_KERNEL if FEW <= n <= MANY else CALL
+    for kernel in cut(order, KERNEL):
+        call(blocks, kernel, used_after(kernel), values, attributes)

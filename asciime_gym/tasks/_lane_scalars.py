@@ -48,6 +48,16 @@ EXACT: dict[str, Callable[..., Any]] = {
     "or": np.bitwise_or, "select_n": lambda which, *cases: np.choose(which, cases),
     "sqrt": np.sqrt, "square": np.square, "sub": np.subtract, "xor": np.bitwise_xor,
 }  # fmt: skip
+CHEAP = {
+    *EXACT,
+    "clamp",
+    "rem",
+    "rsqrt",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sign",
+}
 COMMUTATIVE = {"add", "add_any", "and", "eq", "max", "min", "mul", "ne", "or", "xor"}
 
 
@@ -91,10 +101,13 @@ class Scope:
         """A known scalar as a vector [n]."""
         return self.vary(lax.full((self.n,), x, x.dtype))
 
-    def vectors(self, xs: Sequence[Lane]) -> list[jax.Array]:
-        """The values of lanes, which are computed now if they have not been."""
+    def vectors(self, xs: Sequence[Lane]) -> None:
+        """Give lanes their values, if they have none yet."""
         compute(xs, self.values, self.constant, self.n)
-        return [self.values[x] for x in xs]
+
+    def vector(self, x: Scalar) -> jax.Array:
+        """The value of a known scalar, or of a lane that has one."""
+        return self.values[x] if isinstance(x, Lane) else self.constant(x)
 
     def apply(self, primitive: Primitive, params: Params, *xs: Scalar) -> Scalar:
         """Apply an elementwise primitive to scalars."""
@@ -111,7 +124,8 @@ class Scope:
             operands.sort(key=hash)
         key = (primitive, *params.items(), *operands)
         if key not in self.done:
-            self.done[key] = Lane(functools.partial(vector_operation, primitive, params), *xs)
+            cost = 1 if primitive.name in CHEAP else 64
+            self.done[key] = Lane(functools.partial(vector_operation, primitive, params), *xs, cost=cost)
         return self.done[key]
 
 

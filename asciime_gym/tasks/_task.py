@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from .._compile import compiled
 from .._policy import AbstractPolicy
 
 
@@ -86,7 +87,7 @@ class AbstractTask(AbstractProblem):
     ) -> Evaluation:
         """One episode per row, each from its own key; `life` may order the work, never change a result."""
 
-    @eqx.filter_jit
+    @compiled
     def evaluate(
         self,
         genotypes: Float[Array, "batch params"] | Float[np.ndarray, "batch params"],

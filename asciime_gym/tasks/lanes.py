@@ -181,7 +181,9 @@ def lanes(f: Callable[..., Any]) -> Callable[..., Any]:
             args, kwargs = jax.tree.unflatten(tree, leaves)
             return f(*args, **kwargs)
 
-        one = [jax.ShapeDtypeStruct(x.shape[:-1], x.dtype, weak_type=jax.typeof(x).weak_type) for x in leaves]
+        # With the mesh that they live on, so that a function that is jitted need not be traced anew.
+        first = jax.eval_shape(lambda *xs: [x[..., 0] for x in xs], *leaves)
+        one = [jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, sharding=x.sharding) for x in first]
         jaxpr, result = jax.make_jaxpr(flat, return_shape=True)(*one)
         scope = Scope(shapes[0][-1], frozenset().union(*map(varying, leaves)))
         inputs = [settle(Whole(scope.vary(x)), s) for x, s in zip(leaves, one, strict=True)]

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from .._compile import compiled
 from .._policy import MLP, AbstractPolicy
 from ._brax import brax, environment
 from ._task import AbstractSimulator, Evaluation, SimulatorState
@@ -99,7 +100,7 @@ class Locomotion(AbstractSimulator):
             descriptor=self._describe(after.pipeline_state),
         )
 
-    @eqx.filter_jit
+    @compiled
     def episodes(
         self,
         genotypes: Float[Array, "batch params"],
@@ -111,7 +112,7 @@ class Locomotion(AbstractSimulator):
         evaluation, _ = rollout(self, genotypes, keys, life=life, trajectory=trajectory)
         return evaluation
 
-    @eqx.filter_jit
+    @compiled
     def replay(self, genotype: Float[Array, " params"], key: Key[Array, ""]) -> tuple[Evaluation, PyTree]:
         """One episode again: its evaluation, and the physics state after every step (leading axis: time)."""
         evaluation, physics = rollout(self, genotype[None], key[None], keep=lambda state: state.physics)

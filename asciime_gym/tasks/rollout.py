@@ -1,6 +1,7 @@
 """Episodes of many policies at once."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -58,10 +59,9 @@ def rollout(
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[place], results)
 
 
-@eqx.filter_jit  # traced once per simulator, however often a program contains it
-def _step(simulator: AbstractSimulator, in_lanes: bool, state: PyTree, action: Array) -> PyTree:
-    """One step of many environments."""
-    return (lanes(simulator.step) if in_lanes else jax.vmap(simulator.step, -1, -1))(state, action)
+# Traced once per simulator, however often and in whichever way a program contains them.
+_reset = eqx.filter_jit(lambda simulator, key: simulator.reset(key))
+_step = eqx.filter_jit(lambda simulator, state, action: simulator.step(state, action))
 
 
 def _tile(
@@ -77,7 +77,11 @@ def _tile(
     time, count = simulator.episode_length, len(rows)
     genotypes, keys = genotypes[jnp.maximum(rows, 0)], keys[jnp.maximum(rows, 0)]
     act = jax.vmap(simulator.policy.act, (0, -1), -1)
-    start = jax.vmap(simulator.reset, out_axes=-1)(keys)
+    # Beginnings are few: one after the other is soonest compiled.
+    reset, step = partial(_reset, simulator), partial(_step, simulator)
+    start = jax.lax.map(reset, keys) if in_lanes else jax.vmap(reset)(keys)
+    start = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), start)
+    step_all = lanes(step) if in_lanes else jax.vmap(step, -1, -1)
 
     def record(state, action, after, alive):
         """What is kept of one step."""
@@ -87,7 +91,7 @@ def _tile(
     def body(carry):
         t, state, alive, fitness, descriptor, steps, records = carry
         action = act(genotypes, state.observation)
-        after = _step(simulator, in_lanes, state, action)
+        after = step_all(state, action)
         fitness += jnp.where(alive, after.reward, 0.0)
         if simulator.episode_descriptor == "mean":
             descriptor += jnp.where(alive, after.descriptor, 0.0)

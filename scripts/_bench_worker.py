@@ -1,0 +1,205 @@
+"""One side of the benchmark: a process that runs cases when it is told to, and says how long each took.
+
+    python scripts/_bench_worker.py WAY DEVICES CORES
+
+WAY is `ours`, or `plain` for the straightforward way: one device, `jax.vmap` over the individuals and over
+`env.step`, always to the end of the episode. A request is a line of JSON on standard input; the answer is a line
+that begins with `@`.
+"""
+
+import dataclasses
+import json
+import os
+import resource
+import sys
+import time
+from functools import cache
+from typing import Any, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+import asciime_gym as ag
+from asciime_gym import _loop
+from asciime_gym._compile import compiled
+from asciime_gym._optimizer import _generations
+from asciime_gym._process import keep_programs
+from asciime_gym._spread import replicate, spread
+from asciime_gym.algorithms import ascii_me, map_elites
+from asciime_gym.tasks.lanes import lanes
+from asciime_gym.tasks.locomotion import Locomotion
+from asciime_gym.tasks.rollout import TILE
+
+LEARNED = 20  # generations before one is timed
+MATRIX = 1024
+ROBOTS = {"hopper": "hopper_uni", "walker2d": "walker2d_uni", "ant": "ant_uni"}
+
+
+class Plain(Locomotion):
+    """A task whose episodes are evaluated the straightforward way."""
+
+    def episodes(self, genotypes, keys, *, life=None, trajectory=True):
+        def episode(genotype, key):
+            def step(carry, _):
+                state, alive = carry
+                action = self.policy.act(genotype, state.observation)
+                after = self.step(state, action)
+                row = (state.observation, action, after.reward, alive, after.terminated)
+                row = jax.tree.map(lambda x: jnp.where(alive, x, jnp.zeros_like(x)), row)
+                return (after, alive & ~after.terminated), (row, jnp.where(alive, after.descriptor, 0.0))
+
+            begin = (self.reset(key), jnp.array(True))
+            _, (path, descriptors) = jax.lax.scan(step, begin, None, self.episode_length)
+            path = ag.Trajectory(*path)
+            steps = path.alive.sum(dtype=jnp.int32)
+            mean = descriptors.sum(0) / steps
+            descriptor = mean if self.episode_descriptor == "mean" else descriptors[steps - 1]
+            return ag.Evaluation(path.reward.sum(), descriptor, path if trajectory else None, steps)
+
+        return jax.vmap(episode)(genotypes, keys)
+
+
+@cache
+def task_of(way: str, name: str, policy) -> Locomotion:
+    task = ag.make_task(name, policy=policy)
+    if way == "plain":
+        fields: dict[str, Any] = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
+        return Plain(**fields)
+    return task
+
+
+def compiler(way: str) -> Any:
+    """The straightforward way compiles with JAX's own defaults."""
+    return eqx.filter_jit if way == "plain" else compiled
+
+
+@eqx.filter_jit(donate="all-except-first")
+def plain_generations(fixed: tuple, run: Any) -> Any:
+    algorithm, task, count, budget = fixed
+    return _loop.generations(algorithm, task, count, budget, run)
+
+
+def make_algorithm(name: str, batch: int) -> Any:
+    kinds: dict[str, Any] = ag.ALGORITHMS
+    return kinds[name](batch_size=batch)
+
+
+# The cases: functions of the way and a request that return a program to be timed, and what it does -----------------
+
+
+def physics(way: str, robot: str, batch: int, steps: int):
+    """Steps of the environment, nobody dies."""
+    task = task_of(way, ROBOTS[robot], ag.MLP)
+    keys = jax.random.split(jax.random.key(0), batch)
+    actions = jax.random.uniform(jax.random.key(1), (steps, task.policy.act_size), minval=-1.0)
+
+    def play(step, state):
+        return jax.lax.scan(lambda state, action: (step(state, action), None), state, actions)[0].reward
+
+    def plain(keys):
+        one = lambda state, action: jax.vmap(task.step, (0, None))(state, action)
+        return play(one, jax.vmap(task.reset)(keys))
+
+    def tile(keys):
+        state = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), jax.lax.map(task.reset, keys))
+        wide = lanes(task.step)
+        return play(lambda state, action: wide(state, jnp.tile(action[:, None], TILE)), state)
+
+    def ours(keys):
+        tiles = lambda keys, _: jax.lax.map(tile, keys)
+        return spread(tiles, keys.reshape(-1, TILE), None)
+
+    program = compiler(way)(plain if way == "plain" else ours)
+    return lambda: program(keys), {"count": batch * steps}
+
+
+def matmul(way: str):
+    """A plain product of matrices, on each core."""
+    matrix = jnp.ones((MATRIX, MATRIX))
+    ones = jnp.ones(jax.device_count())
+    program = compiler(way)(
+        lambda matrix: spread(lambda rows, m: jax.lax.map(lambda row: (row * m) @ m, rows), ones, matrix)
+    )
+    return lambda: program(matrix), {"flops": 2 * MATRIX**3 * jax.device_count()}
+
+
+def learned(way: str, request: dict):
+    """An algorithm and a task, and where a run of them stands after some generations of learning."""
+    algorithm = make_algorithm(request["algorithm"], request["batch"])
+    task = task_of(way, request["task"], algorithm.default_policy)
+    template = ag.Optimizer.load(request["file"])._run
+    resize = lambda leaf: jnp.resize(leaf, (algorithm.batch_size, *leaf.shape[1:]))
+    state = template.state
+    if request["algorithm"] == "ascii_me":  # the same trajectories over and over, or only some of them
+        items, count = jax.tree.map(resize, state.items), jnp.full_like(state.count, algorithm.batch_size)
+        state = dataclasses.replace(state, items=items, cursor=jnp.zeros_like(state.cursor), count=count)
+    return algorithm, task, replicate(dataclasses.replace(template, state=state))
+
+
+def variation(way: str, **request):
+    """The ASCII operator alone; its work counts the steps at which targets are alive."""
+    algorithm, task, run = learned(way, request)
+    algorithm = eqx.tree_at(lambda a: a.iso_line_share, algorithm, 0.0)
+    program = compiler(way)(lambda run: _loop.ask(algorithm, task, run)[0].genotype)
+    weights = [inputs * outputs for inputs, outputs in cast(ag.MLP, task.policy).layers]
+    each = 2 * (3 * sum(weights) - weights[0])  # forward, and back to the weights and to all layers but the first
+    steps = float(run.state.items.alive.sum(1).mean())
+    flops = algorithm.batch_size * algorithm.epochs * steps * each
+    return lambda: program(run), {"count": algorithm.batch_size, "flops": flops}
+
+
+def generation(way: str, **request):
+    """Ask, evaluate, tell."""
+    algorithm, task, run = learned(way, request)
+    one = (algorithm, task, jnp.int32(1), jnp.int32(2**31 - 1))
+    program = plain_generations if way == "plain" else _generations
+    return lambda: program(one, jax.tree.map(jnp.copy, run)), {"count": algorithm.batch_size}
+
+
+def learn(way: str, algorithm: str, task: str, batch: int, file: str):
+    """Makes the file that the cases above start from."""
+    made = make_algorithm(algorithm, batch)
+    optimizer = ag.Optimizer(made, ag.make_task(task, policy=made.default_policy))
+    return lambda: optimizer.fit(LEARNED * batch, progress=False, checkpoint=file, overwrite=True), {}
+
+
+def memory(way: str, task: str, batch: int, generations: int):
+    """A run whose process's peak memory is of interest."""
+    optimizer = ag.Optimizer(ag.AsciiME(batch_size=batch), ag.make_task(task))
+    return lambda: optimizer.fit(generations * batch, progress=False), {}
+
+
+CASES = {case.__name__: case for case in (physics, matmul, variation, generation, learn, memory)}
+
+
+def at_once(operator, rows, shared=None, at_once=None):
+    return jax.vmap(at_once or operator, (0, None))(rows, shared)
+
+
+def main(way: str, devices: int, cores: int):
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    jax.config.update("jax_num_cpu_devices", devices)
+    keep_programs()
+    if way == "plain":
+        ascii_me.each_row = map_elites.each_row = at_once
+    ready = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        if line not in ready:
+            case = CASES[request.pop("case")]
+            begin = time.perf_counter()
+            ready[line] = case(way, **request)
+            jax.block_until_ready(ready[line][0]())
+            answer = {"first": time.perf_counter() - begin}
+        else:
+            begin = time.perf_counter()
+            jax.block_until_ready(ready[line][0]())
+            answer = {"seconds": time.perf_counter() - begin}
+        peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print("@" + json.dumps({**answer, **ready[line][1], "peak_bytes": peak}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:4]))

@@ -1,0 +1,338 @@
+"""How fast: ratios against the straightforward way, measured side by side.
+
+    .venv/bin/python scripts/bench.py            everything; about 25 minutes on two cores
+    .venv/bin/python scripts/bench.py --quick    the hopper only, in 3 minutes
+
+The straightforward way is what public libraries do: one device, `jax.vmap` over `env.step`, always to the end of the
+episode. Every figure is a ratio of times taken in turns, so that a machine that is slower for a while is slower for
+both; what is printed is the median of the rounds and, in brackets, the lowest and the highest.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TASKS = ("hopper_uni", "walker2d_uni", "ant_uni", "ant_omni", "anttrap_omni")
+# (must, aim), or the most that it may be
+PHYSICS = {"hopper": (3.0, 3.5), "walker2d": (4.0, 5.0), "ant": (5.0, 7.0)}
+GENERATION = {
+    "hopper_uni": (4.0, 7.0),
+    "walker2d_uni": (4.5, 7.0),
+    "ant_uni": (6.0, 10.0),
+    "ant_omni": (6.5, 11.0),
+    "anttrap_omni": (5.0, 8.0),
+}
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Worker:
+    """A process that runs cases one way."""
+
+    def __init__(self, way: str, devices: int, cores: int, environment: dict[str, str] | None = None):
+        self.name = f"{way}, {devices} device{'s'[: devices > 1]}, {cores} core{'s'[: cores > 1]}"
+        command = [sys.executable, str(HERE / "_bench_worker.py"), way, str(devices), str(cores)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **(environment or {})}
+        )
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+
+    def run(self, case: str, **request) -> dict:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps({"case": case, **request}, sort_keys=True) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("@"):
+                return json.loads(line[1:])
+        raise RuntimeError(f"the worker ({self.name}) ended while running {case} {request}; its message is above")
+
+
+class Bench:
+    """Rows of the table, as they are measured."""
+
+    def __init__(self, rounds: int):
+        self.rounds, self.rows, self.begin = rounds, [], time.monotonic()
+
+    def say(self, text: str):
+        print(f"[{time.monotonic() - self.begin:5.0f} s] {text}", flush=True)
+
+    def times(self, sides: dict[str, tuple[Worker, dict]]) -> tuple[dict[str, list[float]], dict[str, dict]]:
+        """Seconds of each side, round by round, and the last answer of each."""
+        for name, (worker, request) in sides.items():
+            first = worker.run(**request)
+            self.say(f"  {request['case']}, {name}: compiled and run in {first['first']:.1f} s")
+        seconds, answers = {name: [] for name in sides}, {}
+        for _ in range(self.rounds):
+            for name, (worker, request) in sides.items():
+                answers[name] = worker.run(**request)
+                seconds[name].append(answers[name]["seconds"])
+        return seconds, answers
+
+    def row(self, what: str, values: list[float], must: str = "", aim: str = "", unit: str = "", note: str = ""):
+        middle = statistics.median(values)
+        self.rows.append(
+            {
+                "what": what,
+                "median": middle,
+                "low": min(values),
+                "high": max(values),
+                "unit": unit,
+                "must": must,
+                "aim": aim,
+                "note": note,
+            }
+        )
+        spread = f" [{min(values):.2f}, {max(values):.2f}]" if len(values) > 1 else ""
+        asked = f"   must {must}, aim {aim}" if must else ""
+        self.say(f"{what}: {middle:.2f}{unit}{spread}{asked}   {note}")
+
+
+def ratios(above: list[float], below: list[float]) -> list[float]:
+    return [a / b for a, b in zip(above, below, strict=True)]
+
+
+def per_second(count: float, seconds: list[float]) -> str:
+    return f"{count / min(seconds):,.0f}/s"
+
+
+def physics(bench: Bench, robots, plain: Worker, ours: Worker, one: Worker, all_cores: Worker, sizes):
+    """Steps of the environment only; one core, then one device against one per core."""
+    for robot in robots:
+        must, aim = PHYSICS[robot]
+        sides = {
+            f"plain {size}": (plain, {"case": "physics", "robot": robot, "batch": size, "steps": 250}) for size in sizes
+        }
+        sides["ours"] = (ours, {"case": "physics", "robot": robot, "batch": 256, "steps": 250})
+        for name, worker in (("one", one), ("all", all_cores)):
+            sides[name] = (worker, {"case": "physics", "robot": robot, "batch": 1024, "steps": 250})
+        seconds, answers = bench.times(sides)
+        cost = {name: [t / answers[name]["count"] for t in times] for name, times in seconds.items()}
+        best = min((name for name in cost if name.startswith("plain")), key=lambda name: min(cost[name]))
+        bench.row(
+            f"physics of {robot}, one core",
+            ratios(cost[best], cost["ours"]),
+            f">= {must}",
+            f"{aim}",
+            "x",
+            f"{1 / min(cost['ours']):,.0f} steps/s against {1 / min(cost[best]):,.0f} ({best} environments)",
+        )
+        bench.row(
+            f"physics of {robot}, {CORES} devices against 1", ratios(cost["one"], cost["all"]), ">= 1.8", "2", "x"
+        )
+
+
+def learn(bench: Bench, worker: Worker, folder: Path, algorithm: str, task: str) -> str:
+    file = str(folder / f"{algorithm}_{task}.h5")
+    bench.say(f"{algorithm} on {task}: learning")
+    worker.run("learn", algorithm=algorithm, task=task, batch=512, file=file)
+    return file
+
+
+def generations(bench: Bench, folder: Path, algorithm: str, tasks, plain: Worker, one: Worker, all_cores: Worker):
+    """Whole generations, and ASCII's variation alone, after some learning."""
+    for task in tasks:
+        file = learn(bench, all_cores, folder, algorithm, task)
+        request = {"algorithm": algorithm, "task": task, "batch": 512, "file": file}
+        whole = {"case": "generation", **request}
+        sides = {"plain": (plain, whole), "one": (one, whole), "all": (all_cores, whole)}
+        seconds, _ = bench.times(sides)
+        must, aim = GENERATION[task] if algorithm == "ascii_me" else (None, None)
+        bench.row(
+            f"generation of {algorithm} on {task}",
+            ratios(seconds["plain"], seconds["all"]),
+            f">= {must}" if must else "",
+            f"{aim}" if aim else "",
+            "x",
+            f"{per_second(512, seconds['all'])} evaluations against {per_second(512, seconds['plain'])}",
+        )
+        bench.row(
+            f"generation of {algorithm} on {task}, {CORES} devices against 1",
+            ratios(seconds["one"], seconds["all"]),
+            ">= 1.8",
+            "2",
+            "x",
+        )
+        if algorithm == "ascii_me" and task in ("hopper_uni", "ant_omni"):
+            variation(bench, request, task, plain, one, all_cores)
+
+
+def variation(bench: Bench, request: dict, task: str, plain: Worker, one: Worker, all_cores: Worker):
+    case = {"case": "variation", **request}
+    sides = {
+        "plain": (plain, case),
+        "one": (one, case),
+        "all": (all_cores, case),
+        "matmul": (all_cores, {"case": "matmul"}),
+    }
+    seconds, answers = bench.times(sides)
+    speed = {name: [answers[name]["flops"] / t / 1e9 for t in seconds[name]] for name in ("all", "matmul")}
+    bench.row(
+        f"ASCII operator on {task}",
+        ratios(seconds["plain"], seconds["all"]),
+        unit="x",
+        note=f"{per_second(512, seconds['all'])} children against {per_second(512, seconds['plain'])}",
+    )
+    bench.row(
+        f"ASCII operator on {task}, {CORES} devices against 1",
+        ratios(seconds["one"], seconds["all"]),
+        ">= 1.8",
+        "2",
+        "x",
+    )
+    bench.row(
+        f"ASCII operator on {task}, share of a plain matmul's speed",
+        ratios(speed["all"], speed["matmul"]),
+        note=f"{max(speed['all']):.0f} of {max(speed['matmul']):.0f} GFLOP/s (only steps of living targets count)",
+    )
+
+
+def scaling(bench: Bench, folder: Path, task: str, sizes, all_cores: Worker):
+    file = folder / f"ascii_me_{task}.h5"
+    request = {"case": "generation", "algorithm": "ascii_me", "task": task, "file": str(file)}
+    seconds, _ = bench.times({str(size): (all_cores, {**request, "batch": size}) for size in sizes})
+    cost = {size: [t / size for t in seconds[str(size)]] for size in sizes}
+    for size in sizes[1:]:
+        last = size == sizes[-1]
+        bench.row(
+            f"cost per evaluation on {task}, batch {size} against {sizes[0]}",
+            ratios(cost[size], cost[sizes[0]]),
+            "<= 1.15" if last else "",
+            "1" if last else "",
+            "x",
+        )
+
+
+def starts(bench: Bench, folder: Path, tasks):
+    """From the start of the process to the end of the first generation, without and with compiled programs at hand."""
+    for task in tasks:
+        with tempfile.TemporaryDirectory(dir=folder) as cache:
+            for name, limit in (("cold", "<= 30"), ("warm", "<= 8")):
+                command = [sys.executable, "-m", "asciime_gym", "run", "--algorithm", "ascii_me", "--task", task]
+                command += ["--evaluations", "512", "--out", str(folder / "start.h5"), "--overwrite"]
+                begin = time.perf_counter()
+                subprocess.run(
+                    command, check=True, env={**os.environ, "ASCIIME_CACHE": cache}, stdout=subprocess.DEVNULL
+                )
+                bench.row(f"first generation on {task}, {name} start", [time.perf_counter() - begin], limit, "", " s")
+
+
+def memory(bench: Bench, limits: dict[int, float]):
+    for batch, limit in limits.items():
+        with Worker("ours", CORES, CORES) as worker:
+            peak = worker.run("memory", task="ant_omni", batch=batch, generations=2)["peak_bytes"] / 2**30
+        bench.row(f"peak memory of ant_omni, batch {batch}", [peak], f"<= {limit}", "", " GiB")
+
+
+def holds(row: dict) -> str:
+    if not row["must"]:
+        return ""
+    sign, limit = row["must"].split()
+    good = row["median"] >= float(limit) if sign == ">=" else row["median"] <= float(limit)
+    return "yes" if good else "no"
+
+
+def table(rows: list[dict]) -> str:
+    lines = ["| | measured | lowest to highest | must | aim | holds | |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        spread = f"{row['low']:.2f} to {row['high']:.2f}" if row["low"] != row["high"] else ""
+        cells = [
+            row["what"],
+            f"{row['median']:.2f}{row['unit']}",
+            spread,
+            row["must"],
+            row["aim"],
+            holds(row),
+            row["note"],
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(rows: list[dict], file: Path):
+    """The ratios as bars with their spread, and marks at what they must reach."""
+    from asciime_gym.analysis._optional import pyplot
+
+    plt = pyplot()
+    rows = [row for row in rows if row["unit"] == "x"][::-1]
+    figure, axes = plt.subplots(figsize=(9, 0.32 * len(rows) + 1.2), layout="constrained")
+    middle = [row["median"] for row in rows]
+    errors = [[row["median"] - row["low"] for row in rows], [row["high"] - row["median"] for row in rows]]
+    axes.barh(range(len(rows)), middle, xerr=errors, color="#4878a8", ecolor="#333333", height=0.6)
+    for place, row in enumerate(rows):
+        if row["must"]:
+            axes.plot([float(row["must"].split()[1])] * 2, [place - 0.4, place + 0.4], color="#c44e52", lw=2)
+    axes.set_yticks(range(len(rows)), [row["what"] for row in rows], fontsize=8)
+    axes.set_xlabel("ratio of times measured in turns (red: what it must be)")
+    axes.axvline(1, color="#999999", lw=0.8)
+    axes.margins(y=0.01)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.savefig(file, dpi=130)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="the hopper only, fewer rounds; 3 minutes")
+    parser.add_argument("--rounds", type=int, help="how often each side is timed (default 7; 3 with --quick)")
+    parser.add_argument("--out", default="runs/bench", help="path of the JSON and PNG files, without suffix")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=("physics", "generations", "scaling", "starts", "memory"),
+        help="only these parts",
+    )
+    args = parser.parse_args()
+    parts = args.only or (
+        ("physics", "generations") if args.quick else ("physics", "generations", "scaling", "starts", "memory")
+    )
+    bench = Bench(args.rounds or (3 if args.quick else 7))
+    tasks = TASKS[:1] if args.quick else TASKS
+    out = Path(args.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        plain, one, every = (
+            stack.enter_context(Worker(*kind))
+            for kind in (("plain", 1, CORES), ("ours", 1, CORES), ("ours", CORES, CORES))
+        )
+        if "physics" in parts:
+            pinned_plain, pinned_ours = (stack.enter_context(Worker(way, 1, 1)) for way in ("plain", "ours"))
+            robots, sizes = (("hopper",), (512,)) if args.quick else (PHYSICS, (128, 512, 2048))
+            physics(bench, robots, pinned_plain, pinned_ours, one, every, sizes)
+        if "generations" in parts:
+            for algorithm in ("ascii_me",) if args.quick else ("ascii_me", "map_elites"):
+                generations(bench, folder, algorithm, tasks, plain, one, every)
+        if "scaling" in parts:
+            if "generations" not in parts:
+                learn(bench, every, folder, "ascii_me", "hopper_uni")
+            scaling(bench, folder, "hopper_uni", (256, 1024, 4096, 8192), every)
+        stack.pop_all().close()
+        if "starts" in parts:
+            starts(bench, folder, tasks)
+        if "memory" in parts:
+            memory(bench, {4096: 6.0, 8192: 10.0})
+    text = table(bench.rows)
+    print("\n" + text)
+    out.with_suffix(".json").write_text(
+        json.dumps({"cores": CORES, "rounds": bench.rounds, "rows": bench.rows}, indent=1)
+    )
+    draw(bench.rows, out.with_suffix(".png"))
+    print(f"\nwritten: {out.with_suffix('.json')}, {out.with_suffix('.png')}")
+
+
+if __name__ == "__main__":
+    main()
