@@ -1,7 +1,10 @@
 """Our doors are compiled here, all with the same options, so that they round alike."""
 
+import contextlib
 import functools
+import gc
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Literal
 
 import equinox as eqx
@@ -11,29 +14,48 @@ from jax.core import Tracer
 
 # On a CPU the compiler's first level makes programs as fast as its third, and makes them in about half the time.
 OPTIONS = {"cpu": {"xla_backend_optimization_level": 1}}
-jit: Any = eqx.filter_jit
+_target: ContextVar[str | None] = ContextVar("target", default=None)  # the one platform that is traced for, if known
+_jit: Any = eqx.filter_jit
 
 
 def compiled(function: Callable, *, donate: Literal["none", "all-except-first"] = "none") -> Any:
-    """`function`, compiled when it is called; as part of a larger program it is what it was."""
-    plain = jit(function, donate=donate)
-    tuned: dict[str, Any] = {}
+    """`function`, compiled for this machine when it is called; as part of a larger program it is what it was."""
 
-    def program() -> Any:
-        platform = jax.default_backend()
-        if platform not in OPTIONS or _tracing():  # options are those of the program around it
-            return plain
-        if platform not in tuned:
-            tuned[platform] = jit(function, donate=donate, compiler_options=OPTIONS[platform])
-        return tuned[platform]
+    @functools.cache
+    def program(target: str | None, options: bool) -> Any:
+        @functools.wraps(function)
+        def own(*args, **kwargs):  # what JAX remembers of a function it has traced must not serve another target
+            return function(*args, **kwargs)
+
+        return _jit(own, donate=donate, **({"compiler_options": OPTIONS[target]} if options and target else {}))
 
     @functools.wraps(function)
     def call(*args, **kwargs):
-        return program()(*args, **kwargs)
+        if isinstance(jnp.zeros(()), Tracer):  # a larger program is being traced: its target, and its options
+            return program(_target.get(), False)(*args, **kwargs)
+        target = jax.default_backend()
+        with _tracing_for(target):
+            return program(target, target in OPTIONS)(*args, **kwargs)
 
     return call
 
 
-def _tracing() -> bool:
-    """Whether a program is being traced, rather than run."""
-    return isinstance(jnp.zeros(()), Tracer)
+def by_platform(*args: Any, cpu: Callable, default: Callable) -> Any:
+    """`cpu(*args)` on a CPU, else `default(*args)`; both are traced only where a program may go to either."""
+    target = _target.get()
+    if target is None:
+        return jax.lax.platform_dependent(*args, cpu=cpu, default=default)
+    return (cpu if target == "cpu" else default)(*args)
+
+
+@contextlib.contextmanager
+def _tracing_for(target: str):
+    """Traces for one platform, without the pauses in which Python looks for garbage among a million live objects."""
+    collecting, token = gc.isenabled(), _target.set(target)
+    gc.disable()
+    try:
+        yield
+    finally:
+        _target.reset(token)
+        if collecting:
+            gc.enable()

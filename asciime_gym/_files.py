@@ -89,11 +89,11 @@ def load_run(
         centroids = read_dataset(file, "archive/centroids", (None, dims), np.float32)
         like = jax.eval_shape(lambda: _loop.start(made, world, jnp.asarray(centroids), jnp.uint32(seed)))
         run = Run(
-            archive=jax.tree.map(jnp.asarray, read_tree(file, "archive", like.archive)),
-            state=jax.tree.map(jnp.asarray, read_tree(file, "state", like.state)),
-            key=jax.random.wrap_key_data(jnp.asarray(read_dataset(file, "run/key", (2,), np.uint32))),
-            generation=jnp.asarray(read_dataset(file, "run/generation", (), np.int32)),
-            evaluations=jnp.asarray(read_dataset(file, "run/evaluations", (), np.int32)),
+            archive=jax.tree.map(jax.device_put, read_tree(file, "archive", like.archive)),
+            state=jax.tree.map(jax.device_put, read_tree(file, "state", like.state)),
+            key=jax.random.wrap_key_data(jax.device_put(read_dataset(file, "run/key", (2,), np.uint32))),
+            generation=jax.device_put(read_dataset(file, "run/generation", (), np.int32)),
+            evaluations=jax.device_put(read_dataset(file, "run/evaluations", (), np.int32)),
         )
         history = _read_history(file, _loop.operators(made))
         if len(history) != int(run.generation):

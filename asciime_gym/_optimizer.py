@@ -59,7 +59,7 @@ class Optimizer:
     ):
         _check(algorithm, task, seed)
         cells = _centroids(centroids, task)
-        run = replicate(_start(algorithm, task, jnp.asarray(cells), jnp.uint32(seed)))
+        run = replicate(_start(algorithm, task, cells, np.uint32(seed)))
         self._settle(Saved(algorithm, task, int(seed), run, History(_loop.operators(algorithm))))
 
     def _settle(self, saved: Saved):

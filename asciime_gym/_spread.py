@@ -11,6 +11,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
+from ._compile import by_platform
+
 AXIS = "devices"
 
 
@@ -82,7 +84,7 @@ def each_row(
     """
     together = jax.vmap(at_once or operator, (0, None))
     one_by_one = lambda rows, shared: jax.lax.map(lambda row: operator(row, shared), rows)
-    return jax.lax.platform_dependent(
+    return by_platform(
         rows, shared, cpu=lambda *args: spread(one_by_one, *args), default=lambda *args: spread(together, *args)
     )
 

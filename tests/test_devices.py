@@ -13,17 +13,24 @@ from asciime_gym._process import keep_programs
 keep_programs()
 import asciime_gym as ag
 from helpers import ALGORITHMS, Walk, digest
+robot = len(sys.argv) > 2
 assert len(jax.devices()) == int(sys.argv[1])
 for name, algorithm in ALGORITHMS.items():
-    optimizer = ag.Optimizer(algorithm, Walk(), centroids=64)
+    task = Walk()
+    if robot:
+        task = ag.make_task("hopper_uni", episode_length=40, policy=algorithm.default_policy)
+    optimizer = ag.Optimizer(algorithm, task, centroids=64)
     optimizer.fit(evaluations=6 * algorithm.batch_size)
     print(name, digest(optimizer._run), len(optimizer.archive))
 """
 
 
-def outcome(devices: int) -> dict[str, str]:
+def outcome(devices: int, *robot: str) -> dict[str, str]:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(devices)], capture_output=True, text=True, cwd=__file__.rpartition("/")[0]
+        [sys.executable, "-c", SCRIPT, str(devices), *robot],
+        capture_output=True,
+        text=True,
+        cwd=__file__.rpartition("/")[0],
     )
     assert done.returncode == 0, done.stderr
     return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
@@ -34,3 +41,9 @@ def test_the_number_of_devices_does_not_matter(devices):
     """Three do not divide the batch, nor the tiles."""
     one, several = outcome(1), outcome(devices)
     assert set(one) == set(ALGORITHMS) and one == several
+
+
+@pytest.mark.slow
+def test_nor_does_it_for_a_robot():
+    one, two = outcome(1, "robot"), outcome(2, "robot")
+    assert set(one) == set(ALGORITHMS) and one == two

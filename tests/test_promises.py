@@ -126,15 +126,47 @@ def test_nothing_is_compiled_twice(algorithm, caplog, tmp_path):
     assert before == 0 and len(compiled(caplog)) == 1
 
 
-def test_exports_for_cpu_and_cuda(algorithm):
-    """A whole generation lowers for both platforms."""
+def exported(algorithm, task, *platforms) -> str:
+    """A whole generation, as it would run on the platforms."""
     import equinox as eqx
     from jax import export
 
     from asciime_gym import _loop
 
-    run = optimizer(algorithm)._run
+    run = ag.Optimizer(algorithm, task)._run
     arrays, rest = eqx.partition(run, eqx.is_array)
-    step = lambda arrays: eqx.filter(_loop.generation(algorithm, TASK, eqx.combine(arrays, rest)), eqx.is_array)
-    exported = export.export(jax.jit(step), platforms=("cpu", "cuda"))(arrays)
-    assert set(exported.platforms) == {"cpu", "cuda"}
+    step = lambda arrays: eqx.filter(_loop.generation(algorithm, task, eqx.combine(arrays, rest)), eqx.is_array)
+    program = export.export(jax.jit(step), platforms=platforms)(arrays)
+    assert program.platforms == platforms
+    return program.mlir_module()
+
+
+LANES = "xla_cpu_small_call"  # marks a kernel of lanes
+
+
+def test_exports_for_cpu_and_cuda(algorithm):
+    """Lanes on the one, `vmap` on the other; also after a run on this machine, which traces for a CPU only."""
+    fitted(algorithm)
+    assert LANES in exported(algorithm, TASK, "cpu")
+    assert LANES not in exported(algorithm, TASK, "cuda")
+    assert LANES in exported(algorithm, TASK, "cpu", "cuda")
+
+
+@pytest.mark.slow
+def test_a_robot_exports_for_cpu_and_cuda(algorithm):
+    task = ag.make_task("hopper_uni", episode_length=20, policy=algorithm.default_policy)
+    assert LANES in exported(algorithm, task, "cpu")
+    assert LANES not in exported(algorithm, task, "cuda")
+
+
+@pytest.mark.slow
+def test_a_robot_fits_as_it_is_driven_by_hand(algorithm):
+    """`fit` = ask, evaluate, tell, bit for bit, with real physics."""
+    task = ag.make_task("hopper_uni", episode_length=40, policy=algorithm.default_policy)
+    by_fit, by_hand = (ag.Optimizer(algorithm, task, centroids=64) for _ in range(2))
+    by_fit.fit(evaluations=5 * algorithm.batch_size)
+    for _ in range(5):
+        genotypes, key, life = by_hand.ask(), by_hand.evaluation_key, by_hand.life
+        result = task.evaluate(genotypes, key, life=life, trajectory=algorithm.needs_trajectory)
+        by_hand.tell(result.fitness, result.descriptor, result.trajectory, steps=result.steps)
+    assert len(by_fit.archive) > 3 and same(by_fit._run, by_hand._run)

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import asciime_gym as ag
-from asciime_gym._variation import ascii, floored_cosine, iso_line, reward_to_go
+from asciime_gym._variation import ascii, floored_cosine, iso_line, reward_to_go, while_alive
 
 TIME, EPOCHS, ALPHA, VARIANCE, FLOOR, CLIP = 6, 5, 0.05, 4.0, 0.25, 0.8
 POLICY = ag.MLP(3, 2, hidden=(4,))
@@ -175,6 +175,24 @@ def test_a_target_that_never_lived_changes_nothing():
     case = random_case(1)
     case["target_alive"] = np.zeros(TIME, bool)
     np.testing.assert_array_equal(run(case, optax.adam(0.1), 3), case["parent"])
+
+
+@pytest.mark.parametrize("life", range(TIME + 1))
+def test_steps_after_the_targets_end_may_be_left_out(life):
+    case = random_case(2)
+    case["target_alive"] = np.arange(TIME) < life
+    noisy = {"noise": 0.3}
+    whole, cut = (run(case, optax.sgd(ALPHA), EPOCHS, slices=slices, **noisy) for slices in (1, 3))
+    np.testing.assert_allclose(cut, whole, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("slices", [1, 2, 4, 8, 300])
+def test_whole_slices_are_left_out(slices):
+    time = 250
+    for life in (0, 1, 31, 32, 33, 125, 126, 249, 250):
+        alive = jnp.arange(time) < life
+        done = while_alive(lambda sequence: jnp.float32(len(sequence)), alive, slices, jnp.zeros((time, 2)))
+        assert max(life, 1) <= done <= min(time, life + -(-time // slices))
 
 
 def test_iso_line_mean_and_spread():

@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 
@@ -50,4 +49,4 @@ def environment(robot: str, backend: str) -> Any:
 
 def anywhere(system: Any) -> Any:
     """A Brax system whose arrays may be used on any device; MuJoCo ties them to the first."""
-    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)) if isinstance(leaf, jax.Array) else leaf, system)
+    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)) if isinstance(leaf, jax.Array) else leaf, system)

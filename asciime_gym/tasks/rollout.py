@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from .._compile import by_platform
 from .._spread import spread
 from ._task import AbstractSimulator, Evaluation, SimulatorState, Trajectory
 from .lanes import lanes
@@ -52,7 +53,7 @@ def rollout(
         return lambda rows: spread(play, rows, (genotypes, keys))
 
     if simulator.lanes is None:
-        results = jax.lax.platform_dependent(rows, cpu=tiles(True), default=tiles(False))
+        results = by_platform(rows, cpu=tiles(True), default=tiles(False))
     else:
         results = tiles(simulator.lanes)(rows)
     place = jnp.zeros(batch, jnp.int32).at[order].set(jnp.arange(batch))
