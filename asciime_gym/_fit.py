@@ -19,7 +19,7 @@ CHUNK_SECONDS = 2.0  # a device call lasts about this long, so that interrupts a
 CHECKPOINT_SECONDS = 60.0
 
 StoppedBy = Literal["evaluations", "seconds", "callback", "interrupt"]
-STOPS: tuple[StoppedBy, ...] = ("evaluations", "seconds", "interrupt")  # those that a process decides by itself
+STOPS = ("evaluations", "seconds", "interrupt", "abort")  # what a process finds out by itself
 Callback = Callable[["Optimizer", dict[str, Any]], Any]
 
 
@@ -130,20 +130,26 @@ def drive(
 ) -> StoppedBy:
     """Runs chunks of generations until a budget is spent, a callback returns False or the user interrupts."""
     pace = Pace(one_by_one=bool(callbacks))
+
+    def finish(stopped: Any) -> Any:
+        checkpoints.now(optimizer.generation)
+        agreed(0)  # no process goes on before the file is there
+        return stopped
+
     with interruptible() as interrupted, display:
         display.compiling()
         optimizer._advance(0, budget.evaluations)  # no generation: compiles
         while True:
-            if interrupted() > 1:  # not in the middle of a device call, which would lose the run
-                raise KeyboardInterrupt
             stopped = budget.spent(optimizer.evaluations, optimizer.seconds)
+            stopped = stopped or ("interrupt" if interrupted() else None)
             left = None if budget.seconds is None else budget.seconds - optimizer.seconds
             count = min(pace.next(left), checkpoints.next_in(optimizer.generation))
-            stopped = stopped or ("interrupt" if interrupted() else None)
-            plan = agreed(-1 - STOPS.index(stopped) if stopped else count)
+            # All processes do what the first one says: so many generations, or one of the reasons to stop.
+            plan = agreed(-1 - STOPS.index("abort" if interrupted() > 1 else stopped) if stopped else count)
+            if plan < 0 and STOPS[-1 - plan] == "abort":  # not in a device call, which would lose the run
+                raise KeyboardInterrupt
             if plan < 0:
-                checkpoints.now(optimizer.generation)
-                return STOPS[-1 - plan]
+                return finish(STOPS[-1 - plan])
             begin = time.perf_counter()
             generations = optimizer._advance(plan, budget.evaluations)
             pace.measured(generations, time.perf_counter() - begin)
@@ -151,6 +157,5 @@ def drive(
             display.show(row)
             answers = [callback(optimizer, row) for callback in callbacks]
             if agreed(any(answer is False for answer in answers)) and interrupted() < 2:
-                checkpoints.now(optimizer.generation)
-                return "callback"
+                return finish("callback")
             checkpoints.after(optimizer.generation)

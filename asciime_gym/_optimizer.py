@@ -132,7 +132,8 @@ class Optimizer:
                 f"tell: {type(self.algorithm).__name__} learns from trajectories: "
                 "tell(fitness, descriptor, trajectory) needs all three"
             )
-        evaluation = evaluation_of(self.task, self.algorithm.batch_size, fitness, descriptor, trajectory, steps)
+        told = evaluation_of(self.task, self.algorithm.batch_size, fitness, descriptor, trajectory, steps)
+        evaluation = replicate(told)
         run, feedback, record = _tell(self.algorithm, self.task, self._run, offspring, state, evaluation)
         feedback = jax.tree.map(np.asarray, feedback)
         self.history.append(record, self.seconds + time.perf_counter() - self._asked_at)

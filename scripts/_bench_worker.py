@@ -26,7 +26,6 @@ from asciime_gym._compile import compiled
 from asciime_gym._optimizer import _generations
 from asciime_gym._process import keep_programs
 from asciime_gym._spread import replicate, spread
-from asciime_gym.algorithms import ascii_me, map_elites
 from asciime_gym.tasks.lanes import lanes
 from asciime_gym.tasks.locomotion import Locomotion
 from asciime_gym.tasks.rollout import TILE
@@ -85,7 +84,7 @@ def make_algorithm(name: str, batch: int) -> Any:
     return kinds[name](batch_size=batch)
 
 
-# The cases: functions of the way and a request that return a program to be timed, and what it does -----------------
+# The cases: functions of the way and a request that return a program to be timed, what it does, and what it uses up
 
 
 def physics(way: str, robot: str, batch: int, steps: int):
@@ -154,7 +153,7 @@ def generation(way: str, **request):
     algorithm, task, run = learned(way, request)
     one = (algorithm, task, jnp.int32(1), jnp.int32(2**31 - 1))
     program = plain_generations if way == "plain" else _generations
-    return lambda: program(one, jax.tree.map(jnp.copy, run)), {"count": algorithm.batch_size}
+    return lambda run: program(one, run), {"count": algorithm.batch_size}, lambda: jax.tree.map(jnp.copy, run)
 
 
 def learn(way: str, algorithm: str, task: str, batch: int, file: str):
@@ -173,7 +172,8 @@ def memory(way: str, task: str, batch: int, generations: int):
 CASES = {case.__name__: case for case in (physics, matmul, variation, generation, learn, memory)}
 
 
-def at_once(operator, rows, shared=None, at_once=None):
+def vmapped_rows(operator, rows, shared=None, at_once=None):
+    """What `each_row` does, the straightforward way."""
     return jax.vmap(at_once or operator, (0, None))(rows, shared)
 
 
@@ -183,22 +183,23 @@ def main(way: str, devices: int, cores: int):
     jax.config.update("jax_num_cpu_devices", devices)
     keep_programs()
     if way == "plain":
-        ascii_me.each_row = map_elites.each_row = at_once
+        for algorithm in ag.ALGORITHMS.values():
+            module: Any = sys.modules[algorithm.__module__]
+            module.each_row = vmapped_rows
     ready = {}
     for line in sys.stdin:
         request = json.loads(line)
-        if line not in ready:
-            case = CASES[request.pop("case")]
-            begin = time.perf_counter()
-            ready[line] = case(way, **request)
-            jax.block_until_ready(ready[line][0]())
-            answer = {"first": time.perf_counter() - begin}
-        else:
-            begin = time.perf_counter()
-            jax.block_until_ready(ready[line][0]())
-            answer = {"seconds": time.perf_counter() - begin}
-        peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print("@" + json.dumps({**answer, **ready[line][1], "peak_bytes": peak}), flush=True)
+        begin = time.perf_counter()
+        is_new = line not in ready
+        if is_new:
+            ready[line] = CASES[request.pop("case")](way, **request)
+        program, about, *prepare = ready[line]
+        args = [jax.block_until_ready(make()) for make in prepare]  # what the program uses up
+        begin = begin if is_new else time.perf_counter()
+        jax.block_until_ready(program(*args))
+        answer = {"first" if is_new else "seconds": time.perf_counter() - begin, **about}
+        answer["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print("@" + json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

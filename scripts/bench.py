@@ -11,6 +11,7 @@ both; what is printed is the median of the rounds and, in brackets, the lowest a
 import argparse
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ALGORITHMS = ("ascii_me", "map_elites")
 TASKS = ("hopper_uni", "walker2d_uni", "ant_uni", "ant_omni", "anttrap_omni")
 # (must, aim), or the most that it may be
 PHYSICS = {"hopper": (3.0, 3.5), "walker2d": (4.0, 5.0), "ant": (5.0, 7.0)}
@@ -51,14 +53,23 @@ class Worker:
         self._process.kill()
         self._process.wait()
 
-    def run(self, case: str, **request) -> dict:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps({"case": case, **request}, sort_keys=True) + "\n")
+    def run(self, **request) -> dict:
+        """The answer to a request, which is a case and what it takes."""
+        self.send(request)
+        return self.answer()
+
+    def send(self, request: dict):
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(request, sort_keys=True) + "\n")
         self._process.stdin.flush()
+
+    def answer(self) -> dict:
+        """To the oldest request that has none yet."""
+        assert self._process.stdout
         for line in self._process.stdout:
             if line.startswith("@"):
                 return json.loads(line[1:])
-        raise RuntimeError(f"the worker ({self.name}) ended while running {case} {request}; its message is above")
+        raise RuntimeError(f"the worker ({self.name}) ended before it answered; its message is above")
 
 
 class Bench:
@@ -72,9 +83,10 @@ class Bench:
 
     def times(self, sides: dict[str, tuple[Worker, dict]]) -> tuple[dict[str, list[float]], dict[str, dict]]:
         """Seconds of each side, round by round, and the last answer of each."""
+        for worker, request in sides.values():
+            worker.send(request)  # all compile at once
         for name, (worker, request) in sides.items():
-            first = worker.run(**request)
-            self.say(f"  {request['case']}, {name}: compiled and run in {first['first']:.1f} s")
+            self.say(f"  {request['case']}, {name}: compiled and run in {worker.answer()['first']:.1f} s")
         seconds, answers = {name: [] for name in sides}, {}
         for _ in range(self.rounds):
             for name, (worker, request) in sides.items():
@@ -94,6 +106,7 @@ class Bench:
                 "must": must,
                 "aim": aim,
                 "note": note,
+                "rounds": values,
             }
         )
         spread = f" [{min(values):.2f}, {max(values):.2f}]" if len(values) > 1 else ""
@@ -106,10 +119,10 @@ def ratios(above: list[float], below: list[float]) -> list[float]:
 
 
 def per_second(count: float, seconds: list[float]) -> str:
-    return f"{count / min(seconds):,.0f}/s"
+    return f"{count / statistics.median(seconds):,.0f}/s"
 
 
-def physics(bench: Bench, robots, plain: Worker, ours: Worker, one: Worker, all_cores: Worker, sizes):
+def physics(bench: Bench, robots, plain: Worker, ours: Worker, devices: dict[str, Worker], sizes):
     """Steps of the environment only; one core, then one device against one per core."""
     for robot in robots:
         must, aim = PHYSICS[robot]
@@ -117,32 +130,34 @@ def physics(bench: Bench, robots, plain: Worker, ours: Worker, one: Worker, all_
             f"plain {size}": (plain, {"case": "physics", "robot": robot, "batch": size, "steps": 250}) for size in sizes
         }
         sides["ours"] = (ours, {"case": "physics", "robot": robot, "batch": 256, "steps": 250})
-        for name, worker in (("one", one), ("all", all_cores)):
+        for name, worker in devices.items():
             sides[name] = (worker, {"case": "physics", "robot": robot, "batch": 1024, "steps": 250})
         seconds, answers = bench.times(sides)
         cost = {name: [t / answers[name]["count"] for t in times] for name, times in seconds.items()}
-        best = min((name for name in cost if name.startswith("plain")), key=lambda name: min(cost[name]))
+        best = min((name for name in cost if name.startswith("plain")), key=lambda name: statistics.median(cost[name]))
         bench.row(
             f"physics of {robot}, one core",
             ratios(cost[best], cost["ours"]),
             f">= {must}",
             f"{aim}",
             "x",
-            f"{1 / min(cost['ours']):,.0f} steps/s against {1 / min(cost[best]):,.0f} ({best} environments)",
+            f"{per_second(1, cost['ours'])} steps against {per_second(1, cost[best])} ({best} environments)",
         )
-        bench.row(
-            f"physics of {robot}, {CORES} devices against 1", ratios(cost["one"], cost["all"]), ">= 1.8", "2", "x"
-        )
+        if devices:
+            what = f"physics of {robot}, {CORES} devices against 1"
+            bench.row(what, ratios(cost["one"], cost["all"]), ">= 1.8", "2", "x")
 
 
 def learn(bench: Bench, worker: Worker, folder: Path, algorithm: str, task: str) -> str:
     file = str(folder / f"{algorithm}_{task}.h5")
     bench.say(f"{algorithm} on {task}: learning")
-    worker.run("learn", algorithm=algorithm, task=task, batch=512, file=file)
+    worker.run(case="learn", algorithm=algorithm, task=task, batch=512, file=file)
     return file
 
 
-def generations(bench: Bench, folder: Path, algorithm: str, tasks, plain: Worker, one: Worker, all_cores: Worker):
+def generations(
+    bench: Bench, folder: Path, algorithm: str, tasks, operator: bool, plain: Worker, one: Worker, all_cores: Worker
+):
     """Whole generations, and ASCII's variation alone, after some learning."""
     for task in tasks:
         file = learn(bench, all_cores, folder, algorithm, task)
@@ -166,7 +181,7 @@ def generations(bench: Bench, folder: Path, algorithm: str, tasks, plain: Worker
             "2",
             "x",
         )
-        if algorithm == "ascii_me" and task in ("hopper_uni", "ant_omni"):
+        if operator and algorithm == "ascii_me" and task in ("hopper_uni", "ant_omni"):
             variation(bench, request, task, plain, one, all_cores)
 
 
@@ -180,6 +195,7 @@ def variation(bench: Bench, request: dict, task: str, plain: Worker, one: Worker
     }
     seconds, answers = bench.times(sides)
     speed = {name: [answers[name]["flops"] / t / 1e9 for t in seconds[name]] for name in ("all", "matmul")}
+    middle = {name: statistics.median(values) for name, values in speed.items()}
     bench.row(
         f"ASCII operator on {task}",
         ratios(seconds["plain"], seconds["all"]),
@@ -196,7 +212,7 @@ def variation(bench: Bench, request: dict, task: str, plain: Worker, one: Worker
     bench.row(
         f"ASCII operator on {task}, share of a plain matmul's speed",
         ratios(speed["all"], speed["matmul"]),
-        note=f"{max(speed['all']):.0f} of {max(speed['matmul']):.0f} GFLOP/s (only steps of living targets count)",
+        note="{all:.0f} of {matmul:.0f} GFLOP/s (steps of living targets only)".format(**middle),
     )
 
 
@@ -232,8 +248,8 @@ def starts(bench: Bench, folder: Path, tasks):
 
 def memory(bench: Bench, limits: dict[int, float]):
     for batch, limit in limits.items():
-        with Worker("ours", CORES, CORES) as worker:
-            peak = worker.run("memory", task="ant_omni", batch=batch, generations=2)["peak_bytes"] / 2**30
+        with Worker("ours", CORES, CORES, {"ASCIIME_CACHE": "off"}) as worker:  # compiling takes memory, too
+            peak = worker.run(case="memory", task="ant_omni", batch=batch, generations=2)["peak_bytes"] / 2**30
         bench.row(f"peak memory of ant_omni, batch {batch}", [peak], f"<= {limit}", "", " GiB")
 
 
@@ -274,9 +290,11 @@ def draw(rows: list[dict], file: Path):
     axes.barh(range(len(rows)), middle, xerr=errors, color="#4878a8", ecolor="#333333", height=0.6)
     for place, row in enumerate(rows):
         if row["must"]:
-            axes.plot([float(row["must"].split()[1])] * 2, [place - 0.4, place + 0.4], color="#c44e52", lw=2)
+            sign, limit = row["must"].split()
+            color = "#c44e52" if sign == ">=" else "#dd8452"
+            axes.plot([float(limit)] * 2, [place - 0.4, place + 0.4], color=color, lw=2)
     axes.set_yticks(range(len(rows)), [row["what"] for row in rows], fontsize=8)
-    axes.set_xlabel("ratio of times measured in turns (red: what it must be)")
+    axes.set_xlabel("ratio of times measured in turns (red: at least, orange: at most)")
     axes.axvline(1, color="#999999", lw=0.8)
     axes.margins(y=0.01)
     for side in ("top", "right"):
@@ -284,54 +302,60 @@ def draw(rows: list[dict], file: Path):
     figure.savefig(file, dpi=130)
 
 
-def main():
+PARTS = ("physics", "generations", "scaling", "starts", "memory")
+
+
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the hopper only, fewer rounds; 3 minutes")
     parser.add_argument("--rounds", type=int, help="how often each side is timed (default 7; 3 with --quick)")
-    parser.add_argument("--out", default="runs/bench", help="path of the JSON and PNG files, without suffix")
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=("physics", "generations", "scaling", "starts", "memory"),
-        help="only these parts",
-    )
+    parser.add_argument("--out", help="path of the JSON and PNG files, without suffix (default runs/bench)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="only these parts")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, help="only these tasks' generations and starts")
+    parser.add_argument("--algorithms", nargs="+", help="only these algorithms' generations (default: all)")
     args = parser.parse_args()
-    parts = args.only or (
-        ("physics", "generations") if args.quick else ("physics", "generations", "scaling", "starts", "memory")
-    )
-    bench = Bench(args.rounds or (3 if args.quick else 7))
-    tasks = TASKS[:1] if args.quick else TASKS
-    out = Path(args.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
-        plain, one, every = (
-            stack.enter_context(Worker(*kind))
-            for kind in (("plain", 1, CORES), ("ours", 1, CORES), ("ours", CORES, CORES))
-        )
-        if "physics" in parts:
-            pinned_plain, pinned_ours = (stack.enter_context(Worker(way, 1, 1)) for way in ("plain", "ours"))
-            robots, sizes = (("hopper",), (512,)) if args.quick else (PHYSICS, (128, 512, 2048))
-            physics(bench, robots, pinned_plain, pinned_ours, one, every, sizes)
-        if "generations" in parts:
-            for algorithm in ("ascii_me",) if args.quick else ("ascii_me", "map_elites"):
-                generations(bench, folder, algorithm, tasks, plain, one, every)
-        if "scaling" in parts:
-            if "generations" not in parts:
+    args.parts = args.only or (PARTS[:2] if args.quick else PARTS)
+    args.rounds = args.rounds or (3 if args.quick else 7)
+    args.tasks = args.tasks or (TASKS[:1] if args.quick else TASKS)
+    args.algorithms = args.algorithms or (ALGORITHMS[:1] if args.quick else ALGORITHMS)
+    args.out = Path(args.out or ("runs/bench_quick" if args.quick else "runs/bench"))
+    return args
+
+
+def measure(bench: Bench, args: argparse.Namespace, folder: Path):
+    with ExitStack() as stack:
+        worker = lambda *kind: stack.enter_context(Worker(*kind))
+        plain, one, every = worker("plain", 1, CORES), worker("ours", 1, CORES), worker("ours", CORES, CORES)
+        if "physics" in args.parts:
+            pinned = worker("plain", 1, 1), worker("ours", 1, 1)
+            if args.quick:
+                physics(bench, ("hopper",), *pinned, {}, (128,))
+            else:
+                physics(bench, PHYSICS, *pinned, {"one": one, "all": every}, (64, 256, 1024))
+        if "generations" in args.parts:
+            for algorithm in args.algorithms:
+                generations(bench, folder, algorithm, args.tasks, not args.quick, plain, one, every)
+        if "scaling" in args.parts:
+            if not (folder / "ascii_me_hopper_uni.h5").exists():
                 learn(bench, every, folder, "ascii_me", "hopper_uni")
-            scaling(bench, folder, "hopper_uni", (256, 1024, 4096, 8192), every)
-        stack.pop_all().close()
-        if "starts" in parts:
-            starts(bench, folder, tasks)
-        if "memory" in parts:
-            memory(bench, {4096: 6.0, 8192: 10.0})
-    text = table(bench.rows)
-    print("\n" + text)
-    out.with_suffix(".json").write_text(
-        json.dumps({"cores": CORES, "rounds": bench.rounds, "rows": bench.rows}, indent=1)
-    )
-    draw(bench.rows, out.with_suffix(".png"))
-    print(f"\nwritten: {out.with_suffix('.json')}, {out.with_suffix('.png')}")
+            scaling(bench, folder, "hopper_uni", (256, 512, 2048, 8192), every)
+    if "starts" in args.parts:
+        starts(bench, folder, args.tasks)
+    if "memory" in args.parts:
+        memory(bench, {4096: 6.0, 8192: 10.0})
+
+
+def main():
+    args = options()
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    bench = Bench(args.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        measure(bench, args, Path(folder))
+    print("\n" + table(bench.rows))
+    figures = {"cores": CORES, "machine": platform.processor() or platform.machine(), "rows": bench.rows}
+    args.out.with_suffix(".json").write_text(json.dumps(figures, indent=1))
+    draw(bench.rows, args.out.with_suffix(".png"))
+    print(f"\nwritten: {args.out.with_suffix('.json')}, {args.out.with_suffix('.png')}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What the tests share: algorithms and tasks with known answers."""
 
+import dataclasses
 import hashlib
 from typing import Literal
 
@@ -18,6 +19,11 @@ ALGORITHMS = {
     "map_elites": ag.MapElites(batch_size=24),
     "ascii_me": ag.AsciiME(batch_size=24, epochs=3),
 }
+
+
+def sized(algorithm, batch_size: int):
+    """The algorithm with another batch size."""
+    return dataclasses.replace(algorithm, batch_size=batch_size)
 
 
 class Walk(ag.AbstractSimulator):

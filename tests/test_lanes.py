@@ -240,7 +240,7 @@ FLOAT = {  # functions of x [3, 4], float32
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("n", [pytest.param(1, marks=slow), 7, pytest.param(32, marks=slow)])
+@pytest.mark.parametrize("n", [64, *[pytest.param(n, marks=slow) for n in (1, 7, 128)]])  # 64: one kernel
 @pytest.mark.parametrize("name", FLOAT)
 def test_float(name: str, n: int) -> None:
     check(FLOAT[name], draw((3, 4, n), np.float32))
@@ -480,9 +480,7 @@ PROGRAM = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(program=PROGRAM, seed=st.integers(0, 2**31))
-def test_random_programs(program: list[tuple[Any, ...]], seed: int) -> None:
+def same_as_vmap(program: list[tuple[Any, ...]], seed: int, n: int) -> None:
     def f(x: jax.Array) -> list[jax.Array]:
         values = [x[0], x[1], jnp.asarray(CONSTANT)]
         for make, i, j, k in program:
@@ -492,7 +490,20 @@ def test_random_programs(program: list[tuple[Any, ...]], seed: int) -> None:
     # Rounding must not decide a comparison, so the inputs are few and far apart.
     check(
         f,
-        np.random.default_rng(seed).integers(-8, 9, (2, 4, 5)).astype(np.float32) / 4 + 0.1,
+        np.random.default_rng(seed).integers(-8, 9, (2, 4, n)).astype(np.float32) / 4 + 0.1,
         rtol=1e-3,
         atol=1e-3,
     )
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(program=PROGRAM, seed=st.integers(0, 2**31))
+def test_random_programs(program: list[tuple[Any, ...]], seed: int) -> None:
+    same_as_vmap(program, seed, 64)
+
+
+@slow
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(program=PROGRAM, seed=st.integers(0, 2**31), n=st.sampled_from([1, 5, 64]))
+def test_many_random_programs(program: list[tuple[Any, ...]], seed: int, n: int) -> None:
+    same_as_vmap(program, seed, n)

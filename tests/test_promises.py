@@ -152,6 +152,19 @@ def test_exports_for_cpu_and_cuda(algorithm):
     assert LANES in exported(algorithm, TASK, "cpu", "cuda")
 
 
+def test_lanes_are_chosen_or_left():
+    algorithm = next(iter(ALGORITHMS.values()))
+    assert LANES not in exported(algorithm, Walk(lanes=False), "cpu")
+    assert LANES in exported(algorithm, Walk(lanes=True), "cuda")
+
+
+def test_the_run_is_donated(algorithm):
+    one = optimizer(algorithm)
+    before = one._run.archive.elites.genotype
+    one.fit(evaluations=algorithm.batch_size)
+    assert before.is_deleted()
+
+
 @pytest.mark.slow
 def test_a_robot_exports_for_cpu_and_cuda(algorithm):
     task = ag.make_task("hopper_uni", episode_length=20, policy=algorithm.default_policy)

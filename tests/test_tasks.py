@@ -1,5 +1,6 @@
 """The five tasks against Brax itself, and their arithmetic against plain Python."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +9,7 @@ from helpers import same
 
 import asciime_gym as ag
 from asciime_gym.tasks._brax import brax
+from asciime_gym.tasks.lanes import lanes
 from asciime_gym.tasks.rollout import rollout
 
 TABLE = {  # observation, action, parameters, descriptor, bound, length of the descriptor
@@ -177,14 +179,14 @@ def test_feet_are_told_apart(name, tasks):
 
 
 def slide(env, start, velocity):
-    """Where an ant gets that is thrown along the ground and left to itself."""
+    """Where an ant gets that is thrown along the ground and left to itself, and its physics on the way."""
     zero = jnp.zeros(())
     q = env.sys.init_q.at[:2].set(start)
     qd = jnp.zeros(env.sys.qd_size()).at[:2].set(velocity)
 
     def step(physics, _):
         state = env.step(brax().envs.State(physics, zero, zero, zero, metrics={}), jnp.zeros(8))
-        return state.pipeline_state, state.pipeline_state.x.pos[0, :2]
+        return state.pipeline_state, (state.pipeline_state.x.pos[0, :2], physics)
 
     return jax.lax.scan(step, env.pipeline_init(q, qd), None, 60)[1]
 
@@ -193,7 +195,7 @@ def test_the_trap_holds(tasks):
     run = {name: jax.jit(lambda s, v, env=tasks[name].env: slide(env, s, v)) for name in ("anttrap_omni", "ant_omni")}
 
     def paths(start, velocity):
-        return [np.asarray(run[name](jnp.asarray(start), jnp.asarray(velocity))) for name in run]
+        return [np.asarray(run[name](jnp.asarray(start), jnp.asarray(velocity))[0]) for name in run]
 
     trapped, free = paths([8.0, 0.0], [9.0, 0.0])  # at the back wall
     assert free[:, 0].max() > 12 and 10 < trapped[:, 0].max() < 12
@@ -202,6 +204,31 @@ def test_the_trap_holds(tasks):
     trapped, free = paths([9.5, 0.0], [-9.0, 0.0])  # towards the origin it is open
     np.testing.assert_allclose(trapped, free, atol=1e-3)
     assert trapped[:, 0].min() < 6.5
+
+
+@pytest.mark.slow
+def test_lanes_meet_the_walls(tasks):
+    """Steps in lanes are Brax's own also where an ant hits a wall."""
+    task = tasks["anttrap_omni"]
+    throw = jax.jit(jax.vmap(lambda start, velocity: slide(task.env, start, velocity)[1]))
+    thrown = throw(jnp.array([[8.0, 0.0], [9.5, 0.0]]), jnp.array([[9.0, 0.5], [1.0, 9.0]]))
+    physics = flat(thrown)
+    count = physics.x.pos.shape[0]
+    first = jax.vmap(task.reset)(jax.random.split(jax.random.key(0), count))
+    states = eqx.tree_at(lambda state: state.physics, first, physics)
+    action = jax.random.uniform(jax.random.key(1), (count, 8), minval=-1.0)
+    one = jax.jit(jax.vmap(task.step))
+    reference = one(states, action)
+    shaken = [one(eqx.tree_at(lambda state: state.physics, states, shake(physics, seed)), action) for seed in range(4)]
+    jump = np.max([np.abs(np.asarray(s.observation - reference.observation)) for s in shaken], axis=0)
+    last = lambda tree: jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), tree)
+    ours = np.asarray(lanes(task.step)(last(states), last(action)).observation).T
+    off = np.abs(ours - reference.observation) - (1e-5 + 1e-4 * np.abs(reference.observation))
+    assert (off <= 2 * jump).all() and (off <= 0).mean() > 0.99
+    # and the walls did make a difference: the same steps without them
+    free = jax.jit(jax.vmap(tasks["ant_omni"].step))(states, action)
+    differs = np.abs(np.asarray(free.observation - reference.observation)).max(axis=1) > 1e-2
+    assert differs.sum() > 5
 
 
 @pytest.mark.slow

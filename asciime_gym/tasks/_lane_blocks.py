@@ -24,7 +24,7 @@ ONE_KERNEL = {"xla_cpu_small_call": "true"}
 KERNEL = 1000  # operations; longer kernels compile slowly, shorter ones pass more vectors through memory
 BLOCK = 200_000 // 11  # operations times lanes
 FEW = 64  # lanes; with fewer, loops are unrolled and compile slowly
-MANY = 512  # lanes; with more, blocks would be too small
+MANY = 256  # lanes; with more, a block could not hold a single expensive operation
 
 
 class Lane:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from .._compile import by_platform
-from .._spread import spread
+from .._spread import device_count, spread
 from ._task import AbstractSimulator, Evaluation, SimulatorState, Trajectory
 from .lanes import lanes
 
@@ -43,7 +43,8 @@ def rollout(
     order = jnp.arange(batch) if life is None else jnp.argsort(-life, stable=True)
     # Whole tiles only, filled up with rows that never live: what a row's arithmetic is, and with it the last bit of
     # its result, does not depend on how many others there are, nor on where it stands among them.
-    rows = jnp.concatenate([order, jnp.full(-batch % TILE, NOBODY)]).reshape(-1, TILE)
+    filling = jnp.full(-batch % (TILE * device_count()), NOBODY)  # and as many tiles for each device
+    rows = jnp.concatenate([order, filling]).reshape(-1, TILE)
 
     def tiles(in_lanes: bool) -> Callable:
         def play(rows, shared):
@@ -60,7 +61,7 @@ def rollout(
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[place], results)
 
 
-# Traced once per simulator, however often and in whichever way a program contains them.
+# Traced once per simulator, however often and in whichever way a program contains them, so for all platforms alike.
 _reset = eqx.filter_jit(lambda simulator, key: simulator.reset(key))
 _step = eqx.filter_jit(lambda simulator, state, action: simulator.step(state, action))
 
@@ -109,6 +110,6 @@ def _tile(
     going = lambda carry: (carry[0] < time) & carry[2].any()
     _, _, _, fitness, descriptor, steps, records = jax.lax.while_loop(going, body, begin)
     if simulator.episode_descriptor == "mean":
-        descriptor /= steps
+        descriptor /= jnp.maximum(steps, 1)
     path, kept = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), records)
     return Evaluation(fitness, descriptor.T, path and Trajectory(*path), steps), kept
