@@ -86,7 +86,9 @@ class Bench:
         for worker, request in sides.values():
             worker.send(request)  # all compile at once
         for name, (worker, request) in sides.items():
-            self.say(f"  {request['case']}, {name}: compiled and run in {worker.answer()['first']:.1f} s")
+            answer = worker.answer()
+            if "first" in answer:  # not compiled for an earlier row
+                self.say(f"  {request['case']}, {name}: compiled and run in {answer['first']:.1f} s")
         seconds, answers = {name: [] for name in sides}, {}
         for _ in range(self.rounds):
             for name, (worker, request) in sides.items():
