@@ -503,7 +503,7 @@ def test_random_programs(program: list[tuple[Any, ...]], seed: int) -> None:
 
 
 @slow
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=PROGRAM, seed=st.integers(0, 2**31), n=st.sampled_from([1, 5, 64]))
 def test_many_random_programs(program: list[tuple[Any, ...]], seed: int, n: int) -> None:
     same_as_vmap(program, seed, n)
