@@ -195,16 +195,6 @@ def generations(
 
     **Returns:** the run, a record whose first rows are the generations', and how many there were.
     """
-    whole, real = jnp.zeros(CHUNK, jnp.int32), jnp.zeros(CHUNK)
-    records = Record(
-        evaluations=whole,
-        steps=whole,
-        qd_score=real,
-        coverage=real,
-        max_fitness=real,
-        added=jnp.zeros((CHUNK, len(operators(algorithm))), jnp.int32),
-        refused=whole,
-    )
 
     def going(carry):
         run, _, done = carry
@@ -215,7 +205,21 @@ def generations(
         run, record = generation(algorithm, task, run)
         return run, jax.tree.map(lambda rows, row: rows.at[done].set(row), records, record), done + 1
 
-    return jax.lax.while_loop(going, body, (run, records, jnp.zeros((), jnp.int32)))
+    return jax.lax.while_loop(going, body, (run, no_records(algorithm), jnp.zeros((), jnp.int32)))
+
+
+def no_records(algorithm: AbstractAlgorithm) -> Record:
+    """Room for the records of a chunk of generations."""
+    whole, real = jnp.zeros(CHUNK, jnp.int32), jnp.zeros(CHUNK)
+    return Record(
+        evaluations=whole,
+        steps=whole,
+        qd_score=real,
+        coverage=real,
+        max_fitness=real,
+        added=jnp.zeros((CHUNK, len(operators(algorithm))), jnp.int32),
+        refused=whole,
+    )
 
 
 def finite_rows(evaluation: Evaluation) -> Bool[Array, " batch"]:

@@ -31,7 +31,11 @@ _tell = compiled(_loop.tell)
 _MOST = np.iinfo(np.int32).max
 
 
-@partial(compiled, donate="all-except-first")
+def _like_generations(fixed: tuple, run: _loop.Run) -> Any:
+    return jax.eval_shape(lambda: (run, _loop.no_records(fixed[0]), run.generation))
+
+
+@partial(compiled, donate="all-except-first", like=_like_generations)
 def _generations(fixed: tuple, run: _loop.Run):
     algorithm, task, count, budget = fixed
     return _loop.generations(algorithm, task, count, budget, run)

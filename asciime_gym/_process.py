@@ -6,6 +6,8 @@ from pathlib import Path
 
 import jax
 
+from . import _programs
+
 CACHE_SWITCH = "ASCIIME_CACHE"  # a folder for compiled programs, or "off"
 
 
@@ -33,7 +35,7 @@ def cores() -> int:
 
 
 def keep_programs():
-    """Keeps compiled programs in the user's cache folder, so that the next process need not compile them again."""
+    """Keeps programs in the user's cache folder, so that the next process need not trace and compile them again."""
     folder = cache_folder()
     if folder is None:
         return
@@ -46,3 +48,4 @@ def keep_programs():
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    _programs.keep_in(folder)

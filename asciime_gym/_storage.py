@@ -1,7 +1,6 @@
 """The HDF5 file: one file per run, written whole or not at all, and explaining itself."""
 
 import contextlib
-import importlib.metadata
 import json
 import os
 import tempfile
@@ -12,6 +11,8 @@ from typing import Any
 import h5py
 import jax
 import numpy as np
+
+from ._programs import version
 
 FORMAT = "asciime_gym run"
 SCHEMA = 1
@@ -52,20 +53,13 @@ def write_file(path: str | os.PathLike, attributes: dict[str, Any], groups: dict
     with _replacing(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs["format"] = FORMAT
         file.attrs["schema"] = SCHEMA
-        versions = {name: _version(name) for name in _VERSIONS}
+        versions = {name: version(name) for name in _VERSIONS}
         file.attrs["versions"] = json.dumps(versions, sort_keys=True)
         for name, value in attributes.items():
             file.attrs[name] = value
         for name, tree in groups.items():
             _write_tree(file.create_group(name), tree)
         file.visititems(_explain)
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _write_tree(group: h5py.Group, tree: Any):

@@ -1,5 +1,6 @@
 """The ant in front of a U-shaped wall that is open towards it."""
 
+import copy
 import functools
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -47,9 +48,9 @@ def ant_trap(backend: str) -> Any:
     """Brax's ant environment on the model with walls; everything else as Brax sets it for the backend."""
     brax_ = brax()
     plain = environment("ant", backend)
+    env = copy.copy(plain)
     with building():
         path = Path(brax_.envs.__file__).parent / "assets" / "ant.xml"
         system = brax_.io.mjcf.loads(trapped(path.read_text()))
-        env = brax_.envs.get_environment("ant", backend=backend)
         env.sys = anywhere(system.replace(opt=plain.sys.opt, actuator=plain.sys.actuator))
     return env
