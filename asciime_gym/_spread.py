@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import PyTree
+from jaxtyping import Array, Int, PyTree
 
 from ._compile import by_platform
 
@@ -76,17 +76,26 @@ def each_row(
     shared: PyTree = None,
     *,
     at_once: Callable[[PyTree, PyTree], PyTree] | None = None,
+    work: Int[Array, " rows"] | None = None,
 ) -> PyTree:
     """`operator(row, shared)` of every row, spread over all devices.
 
     A CPU core multiplies one individual's matrices at a time, in its cache; an accelerator all at once. `at_once` is
-    the operator for the latter, where another serves better.
+    the operator for the latter, where another serves better. `work` is how much each row will be, so that cores get
+    equal shares; results do not depend on it.
     """
     together = jax.vmap(at_once or operator, (0, None))
     one_by_one = lambda rows, shared: jax.lax.map(lambda row: operator(row, shared), rows)
-    return by_platform(
-        rows, shared, cpu=lambda *args: spread(one_by_one, *args), default=lambda *args: spread(together, *args)
-    )
+
+    def in_order(rows: PyTree, shared: PyTree) -> PyTree:
+        if work is None:
+            return spread(one_by_one, rows, shared)
+        order = jnp.argsort(-work, stable=True)
+        place = jnp.argsort(order)
+        results = spread(one_by_one, jax.tree.map(lambda leaf: leaf[order], rows), shared)
+        return jax.tree.map(lambda leaf: leaf[place], results)
+
+    return by_platform(rows, shared, cpu=in_order, default=lambda *args: spread(together, *args))
 
 
 def _mesh() -> Mesh:

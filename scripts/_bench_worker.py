@@ -172,7 +172,7 @@ def memory(way: str, task: str, batch: int, generations: int):
 CASES = {case.__name__: case for case in (physics, matmul, variation, generation, learn, memory)}
 
 
-def vmapped_rows(operator, rows, shared=None, at_once=None):
+def vmapped_rows(operator, rows, shared=None, at_once=None, work=None):
     """What `each_row` does, the straightforward way."""
     return jax.vmap(at_once or operator, (0, None))(rows, shared)
 

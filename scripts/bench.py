@@ -1,6 +1,6 @@
 """How fast: ratios against the straightforward way, measured side by side.
 
-    .venv/bin/python scripts/bench.py            everything; about 25 minutes on two cores
+    .venv/bin/python scripts/bench.py            everything; about 45 minutes on two cores
     .venv/bin/python scripts/bench.py --quick    the hopper only, in 3 minutes
 
 The straightforward way is what public libraries do: one device, `jax.vmap` over `env.step`, always to the end of the
@@ -157,24 +157,47 @@ def learn(bench: Bench, worker: Worker, folder: Path, algorithm: str, task: str)
     return file
 
 
+def best_size(bench: Bench, worker: Worker, request: dict, sizes) -> int:
+    """The batch size at which an evaluation costs least, by one generation of each."""
+    if len(sizes) == 1:
+        return sizes[0]
+    cost = {}
+    for size in sizes:
+        worker.run(**{**request, "batch": size})  # compiles
+        cost[size] = worker.run(**{**request, "batch": size})["seconds"] / size
+    best = min(cost, key=lambda size: cost[size])
+    rates = ", ".join(f"{size}: {1 / each:,.0f}/s" for size, each in cost.items())
+    bench.say(f"  the straightforward way by batch size: {rates}")
+    return best
+
+
 def generations(
-    bench: Bench, folder: Path, algorithm: str, tasks, operator: bool, plain: Worker, one: Worker, all_cores: Worker
+    bench: Bench,
+    folder: Path,
+    algorithm: str,
+    tasks,
+    sizes,
+    operator: bool,
+    plain: Worker,
+    one: Worker,
+    all_cores: Worker,
 ):
     """Whole generations, and ASCII's variation alone, after some learning."""
     for task in tasks:
         file = learn(bench, all_cores, folder, algorithm, task)
         request = {"algorithm": algorithm, "task": task, "batch": 512, "file": file}
         whole = {"case": "generation", **request}
-        sides = {"plain": (plain, whole), "one": (one, whole), "all": (all_cores, whole)}
+        size = best_size(bench, plain, whole, sizes)
+        sides = {"plain": (plain, {**whole, "batch": size}), "one": (one, whole), "all": (all_cores, whole)}
         seconds, _ = bench.times(sides)
         must, aim = GENERATION[task] if algorithm == "ascii_me" else (None, None)
         bench.row(
             f"generation of {algorithm} on {task}",
-            ratios(seconds["plain"], seconds["all"]),
+            ratios([t / size for t in seconds["plain"]], [t / 512 for t in seconds["all"]]),
             f">= {must}" if must else "",
             f"{aim}" if aim else "",
             "x",
-            f"{per_second(512, seconds['all'])} evaluations against {per_second(512, seconds['plain'])}",
+            f"{per_second(512, seconds['all'])} evaluations against {per_second(size, seconds['plain'])} at {size}",
         )
         bench.row(
             f"generation of {algorithm} on {task}, {CORES} devices against 1",
@@ -218,7 +241,7 @@ def variation(bench: Bench, request: dict, task: str, plain: Worker, one: Worker
     )
 
 
-def scaling(bench: Bench, folder: Path, task: str, sizes, all_cores: Worker):
+def scaling(bench: Bench, folder: Path, task: str, sizes, one: Worker, all_cores: Worker):
     file = folder / f"ascii_me_{task}.h5"
     request = {"case": "generation", "algorithm": "ascii_me", "task": task, "file": str(file)}
     seconds, _ = bench.times({str(size): (all_cores, {**request, "batch": size}) for size in sizes})
@@ -232,6 +255,11 @@ def scaling(bench: Bench, folder: Path, task: str, sizes, all_cores: Worker):
             "1" if last else "",
             "x",
         )
+    for size in (sizes[0], sizes[-1]):
+        sides = {"one": (one, {**request, "batch": size}), "all": (all_cores, {**request, "batch": size})}
+        seconds, _ = bench.times(sides)
+        what = f"generation of ascii_me on {task}, batch {size}, {CORES} devices against 1"
+        bench.row(what, ratios(seconds["one"], seconds["all"]), ">= 1.8", "2", "x")
 
 
 def starts(bench: Bench, folder: Path, tasks):
@@ -310,14 +338,14 @@ PARTS = ("physics", "generations", "scaling", "starts", "memory")
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the hopper only, fewer rounds; 3 minutes")
-    parser.add_argument("--rounds", type=int, help="how often each side is timed (default 7; 3 with --quick)")
+    parser.add_argument("--rounds", type=int, help="how often each side is timed (default 5; 3 with --quick)")
     parser.add_argument("--out", help="path of the JSON and PNG files, without suffix (default runs/bench)")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="only these parts")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, help="only these tasks' generations and starts")
     parser.add_argument("--algorithms", nargs="+", help="only these algorithms' generations (default: all)")
     args = parser.parse_args()
     args.parts = args.only or (PARTS[:2] if args.quick else PARTS)
-    args.rounds = args.rounds or (3 if args.quick else 7)
+    args.rounds = args.rounds or (3 if args.quick else 5)
     args.tasks = args.tasks or (TASKS[:1] if args.quick else TASKS)
     args.algorithms = args.algorithms or (ALGORITHMS[:1] if args.quick else ALGORITHMS)
     args.out = Path(args.out or ("runs/bench_quick" if args.quick else "runs/bench"))
@@ -336,11 +364,12 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
                 physics(bench, PHYSICS, *pinned, {"one": one, "all": every}, (64, 256, 1024))
         if "generations" in args.parts:
             for algorithm in args.algorithms:
-                generations(bench, folder, algorithm, args.tasks, not args.quick, plain, one, every)
+                sizes = (128, 512) if algorithm == "ascii_me" and not args.quick else (512,)
+                generations(bench, folder, algorithm, args.tasks, sizes, not args.quick, plain, one, every)
         if "scaling" in args.parts:
             if not (folder / "ascii_me_hopper_uni.h5").exists():
                 learn(bench, every, folder, "ascii_me", "hopper_uni")
-            scaling(bench, folder, "hopper_uni", (256, 512, 2048, 8192), every)
+            scaling(bench, folder, "hopper_uni", (256, 512, 2048, 8192), one, every)
     if "starts" in args.parts:
         starts(bench, folder, args.tasks)
     if "memory" in args.parts:

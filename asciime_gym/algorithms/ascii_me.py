@@ -152,9 +152,11 @@ class AsciiME(AbstractAlgorithm):
         parents = archive.sample(parent_key, count)
         if self.targets == "buffer":
             targets = sample(buffer, target_key, count)
+            lives = buffer.items.alive.sum(axis=1)[targets]
             target_of = lambda i, archive, buffer: jax.tree.map(lambda leaf: leaf[i], buffer.items)
         else:
             targets = archive.sample(target_key, count)
+            lives = archive.elites.steps[targets]
             target_of = lambda i, archive, buffer: self._elite_experience(problem, archive, i)
 
         # The optimizer multiplies by its learning rate; one of the user's own does what it does.
@@ -185,7 +187,7 @@ class AsciiME(AbstractAlgorithm):
             )
 
         rows = parents, targets, jax.random.split(noise_key, count)
-        children = each_row(partial(child, slices=SLICES), rows, (archive, buffer), at_once=child)
+        children = each_row(partial(child, slices=SLICES), rows, (archive, buffer), at_once=child, work=lives)
         return children, archive.elites.steps[parents]
 
     def _optimizer(self) -> optax.GradientTransformation:
