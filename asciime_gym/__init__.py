@@ -1,16 +1,23 @@
 """Quality-diversity optimization of neural policies for simulated robots."""
 
+from ._combine import merge as merge
+from ._episodes import Episode as Episode
+from ._episodes import Trajectories as Trajectories
+from ._episodes import load_trajectories as load_trajectories
 from ._files import load_archive as load_archive
 from ._files import load_history as load_history
 from ._loop import AbstractAlgorithm as AbstractAlgorithm
 from ._loop import Feedback as Feedback
 from ._loop import Offspring as Offspring
 from ._metrics import History as History
+from ._minari import export_minari as export_minari
 from ._optimizer import Optimizer as Optimizer
 from ._policy import MLP as MLP
 from ._policy import AbstractPolicy as AbstractPolicy
 from ._policy import EquinoxPolicy as EquinoxPolicy
 from ._policy import FlaxPolicy as FlaxPolicy
+from ._reevaluate import Reevaluation as Reevaluation
+from ._reevaluate import reevaluate as reevaluate
 from ._storage import FileError as FileError
 from ._view import ArchiveView as ArchiveView
 from .algorithms import ALGORITHMS as ALGORITHMS

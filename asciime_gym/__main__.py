@@ -1,4 +1,4 @@
-"""The command line: `asciime run`, `resume`, `info`, `tasks`, `plot`."""
+"""The command line: `asciime run`, `resume`, `info`, `export`, `tasks`, `plot`."""
 
 import dataclasses
 import sys
@@ -13,6 +13,7 @@ from rich.table import Table
 from . import _files
 from ._fit import Result
 from ._flags import algorithm_from, flags_of
+from ._minari import export_minari
 from ._optimizer import Optimizer
 from ._process import prepare
 from ._storage import FileError
@@ -53,6 +54,8 @@ def _run_command(name: str) -> type:
         """The HDF5 file to write; by default runs/TASK_ALGORITHM_SEED.h5."""
         overwrite: bool = False
         """Replace a file that holds another run."""
+        record_trajectories: Literal["elites", "all"] | None = None
+        """Keep the episodes of all that enter the archive, or of everything, in files beside the output."""
         checkpoint_every: int | None = None
         """Generations between saves; by default about a minute's worth."""
         centroids: int = 1024
@@ -77,7 +80,7 @@ def _run_command(name: str) -> type:
             out = self.out or Path("runs") / f"{self.task}_{name}_{self.seed}.h5"
             optimizer = Optimizer(algorithm, task, seed=self.seed, centroids=self.centroids)
             evaluations = 100_000 if self.evaluations is None and self.seconds is None else self.evaluations
-            return _fit(optimizer, out, evaluations, self.seconds, self.checkpoint_every, self.quiet, self.overwrite)
+            return _fit(optimizer, out, evaluations, self, overwrite=self.overwrite)
 
     return Run
 
@@ -94,12 +97,14 @@ class Resume:
     """Stop after this much time in all, compilation aside."""
     checkpoint_every: int | None = None
     """Generations between saves; by default about a minute's worth."""
+    record_trajectories: Literal["elites", "all"] | None = None
+    """Keep the episodes of all that enter the archive from now on, or of everything, in files beside the run's."""
     quiet: bool = False
     """Show no progress."""
 
     def __call__(self) -> int:
         optimizer = Optimizer.load(self.file)
-        return _fit(optimizer, self.file, self.evaluations, self.seconds, self.checkpoint_every, self.quiet)
+        return _fit(optimizer, self.file, self.evaluations, self)
 
 
 @dataclasses.dataclass
@@ -111,22 +116,39 @@ class Info:
 
     def __call__(self) -> int:
         info, archive = _files.file_info(self.file), _files.load_archive(self.file)
-        algorithm, task, policy = info["algorithm"], info["task"], info["policy"]
         table = Table(title=str(self.file), show_header=False, title_justify="left")
-        settings = ", ".join(f"{k}={v}" for k, v in algorithm.items() if k != "name")
-        world = ", ".join(f"{k}={task[k]}" for k in ("backend", "episode_length") if k in task)
-        last = _files.load_history(self.file).last()
-        rows: dict[str, str] = {
-            "algorithm": f"{algorithm['name']} ({settings})",
-            "task": f"{task['name']} ({world})",
-            "policy": ", ".join(f"{k}={v}" for k, v in policy.items()),
-            "seed": str(info["seed"]),
-            "written": f"{info['written']}, {info['bytes'] / 1e6:,.1f} MB",
-            "versions": ", ".join(f"{k} {v}" for k, v in info["versions"].items()),
-        }
-        for key, value in (rows | _result_rows(archive, last)).items():
+        last = _files.load_history(self.file).last() if info["history"] else {}
+        for key, value in (_about_rows(info) | _result_rows(archive, last)).items():
             table.add_row(key, value)
         _CONSOLE.print(table)
+        return 0
+
+
+@dataclasses.dataclass
+class Export:
+    """Write what a file holds in a form that other programs read."""
+
+    file: File
+    """An HDF5 file of asciime_gym."""
+    csv: Path | None = None
+    """Write the elites to this CSV file, one row each."""
+    genotype: bool = False
+    """Put the networks' parameters into the CSV file, too."""
+    minari: str | None = None
+    """Make a Minari dataset of this name (hopper-v0, say) of the recorded trajectories."""
+
+    def __call__(self) -> int:
+        if self.csv is None and self.minari is None:
+            raise ValueError("export needs a form: --csv FILE, --minari NAME-v0, or both")
+        if self.csv is not None:
+            archive = _files.load_archive(self.file)
+            archive.to_csv(self.csv, genotype=self.genotype)
+            _CONSOLE.print(f"elites   {len(archive):,} rows in {self.csv}")
+        if self.minari is not None:
+            dataset = export_minari(self.file, self.minari)
+            _CONSOLE.print(
+                f"dataset  {self.minari}: {dataset.total_episodes:,} episodes, {dataset.total_steps:,} steps"
+            )
         return 0
 
 
@@ -167,25 +189,37 @@ class Plot:
         return 0
 
 
-def _fit(
-    optimizer: Optimizer,
-    out: Path,
-    evaluations: int | None,
-    seconds: float | None,
-    checkpoint_every: int | None,
-    quiet: bool,
-    overwrite: bool = False,
-) -> int:
+def _fit(optimizer: Optimizer, out: Path, evaluations: int | None, flags: Any, overwrite: bool = False) -> int:
     result = optimizer.fit(
         evaluations,
-        seconds,
-        progress=not quiet,
+        flags.seconds,
+        progress=not flags.quiet,
         checkpoint=out,
-        checkpoint_every=checkpoint_every,
+        checkpoint_every=flags.checkpoint_every,
         overwrite=overwrite,
+        record_trajectories=flags.record_trajectories,
     )
     _show(optimizer, result, out)
     return 130 if result.stopped_by == "interrupt" else 0
+
+
+def _about_rows(info: dict[str, Any]) -> dict[str, str]:
+    """What a file says of itself, for people."""
+    listed = lambda record, *leave: ", ".join(f"{k}={v}" for k, v in record.items() if k not in leave)
+    task, rows = info["task"], {}
+    if algorithm := info.get("algorithm"):
+        rows["algorithm"] = f"{algorithm['name']} ({listed(algorithm, 'name')})"
+    world = {key: task[key] for key in ("backend", "episode_length") if key in task}
+    rows |= {"task": f"{task['name']} ({listed(world)})", "policy": listed(info["policy"])}
+    if "seed" in info:
+        rows["seed"] = str(info["seed"])
+    if about := info.get("about"):
+        rows["made by"] = listed(about)
+    if parts := info["parts"]:
+        episodes, steps = sum(part.episodes for part in parts), sum(part.steps for part in parts)
+        rows["trajectories"] = f"{episodes:,} episodes of {steps:,} steps in {len(parts):,} files beside it"
+    rows["written"] = f"{info['written']}, {info['bytes'] / 1e6:,.1f} MB, {info['format']}, schema {info['schema']}"
+    return rows | {"versions": ", ".join(f"{k} {v}" for k, v in info["versions"].items()), "sha256": info["digest"]}
 
 
 def _show(optimizer: Optimizer, result: Result, out: Path):
@@ -230,6 +264,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "run": _run_command(_chosen_algorithm(words)),
         "resume": Resume,
         "info": Info,
+        "export": Export,
         "tasks": Tasks,
         "plot": Plot,
     }

@@ -12,6 +12,8 @@ from .algorithms import ALGORITHMS
 from .tasks._task import AbstractProblem, Problem
 from .tasks.locomotion import Locomotion, make_task
 
+MOST_LAYERS = 64  # of a network that a file describes
+_CHANGES = "to go on with what is given all the same, allow_changes=True"
 CUSTOM = "custom"  # stands for an object of the user's own, which has to be handed over again
 
 
@@ -47,23 +49,33 @@ def describe_problem(problem: AbstractProblem) -> str:
     return json.dumps(known, sort_keys=True)
 
 
-def make_algorithm(description: str, given: AbstractAlgorithm | None = None) -> AbstractAlgorithm:
+def make_algorithm(
+    description: str, given: AbstractAlgorithm | None = None, allow_changes: bool = False
+) -> AbstractAlgorithm:
     """The algorithm that a description tells of; `given` by the caller is checked against it."""
-    if given is not None:
-        if describe_algorithm(given) != description:
-            raise DescriptionError(
-                f"the algorithm given differs from the stored one: stored {description}, "
-                f"given {describe_algorithm(given)}"
-            )
-        return given
     fields = json.loads(description)
     name = fields.pop("name")
+    if given is not None:
+        same_kind, same = given.name == name, describe_algorithm(given) == description
+        if not same_kind or not (same or allow_changes):
+            raise DescriptionError(
+                f"the algorithm given differs from the stored one: stored {description}, given "
+                f"{describe_algorithm(given)}; {_CHANGES}"
+            )
+        return given
     if name not in ALGORITHMS:
-        raise DescriptionError(f"unknown algorithm {name!r}; this version knows {', '.join(ALGORITHMS)}")
+        raise DescriptionError(f"unknown algorithm {str(name)[:80]!r}; this version knows {', '.join(ALGORITHMS)}")
     if custom := [field for field, value in fields.items() if value == CUSTOM]:
         raise DescriptionError(
             f"{name} was run with {custom[0]} of the user's own, which a file cannot hold: hand the algorithm over "
             "again, Optimizer.load(path, algorithm=…)"
+        )
+    known = {field.name for field in dataclasses.fields(ALGORITHMS[name])}
+    if fields.keys() != known:
+        missing, unknown = sorted(known - fields.keys()), sorted(fields.keys() - known)
+        raise DescriptionError(
+            f"{name} has other hyperparameters in this version (not in the file: {missing}; only there: {unknown}): "
+            "say what they shall be, Optimizer.load(path, algorithm=…, allow_changes=True)"
         )
     return ALGORITHMS[name](**fields)
 
@@ -76,20 +88,28 @@ def make_policy(description: str, given: AbstractPolicy | None = None) -> Abstra
             raise DescriptionError(f"the policy given differs from the stored one: stored {description}, given {given}")
         return given
     fields = json.loads(description)
-    if fields.pop("kind") == CUSTOM:
+    if len(fields.get("hidden", ())) > MOST_LAYERS:
+        raise DescriptionError(f"the policy has more than {MOST_LAYERS} layers")
+    kind = fields.pop("kind")
+    if kind == CUSTOM:
         raise DescriptionError(
             f"the policy is a module of the user's own ({fields['type']}), which a file cannot hold: give it again, "
             "policy=… or task=…"
         )
+    if kind != "MLP":
+        raise DescriptionError(f"unknown kind of policy {str(kind)[:80]!r}; this version knows MLP")
     return MLP(**fields)
 
 
-def make_problem(description: str, policy: AbstractPolicy, given: AbstractProblem | None = None) -> AbstractProblem:
+def make_problem(
+    description: str, policy: AbstractPolicy, given: AbstractProblem | None = None, allow_changes: bool = False
+) -> AbstractProblem:
     """The problem that a description tells of; `given` by the caller is checked against it."""
     if given is not None:
-        if describe_problem(given) != description:
+        if describe_problem(given) != description and not allow_changes:
             raise DescriptionError(
-                f"the task given differs from the stored one: stored {description}, given {describe_problem(given)}"
+                f"the task given differs from the stored one: stored {description}, given {describe_problem(given)}; "
+                f"{_CHANGES}"
             )
         return given
     fields = json.loads(description)

@@ -1,18 +1,29 @@
-"""What a run's file holds: an optimizer's run on the way out, an archive or a run on the way in."""
+"""What a file holds: an optimizer's run or an archive on the way out, the same or a part of it on the way in."""
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from . import _loop
+from ._consistent import (
+    ROWS,
+    check_archive,
+    check_finite,
+    check_history,
+    check_run,
+    read_operators,
+    read_rows,
+    read_space,
+)
 from ._describe import (
+    CUSTOM,
     DescriptionError,
     describe_algorithm,
     describe_policy,
@@ -24,19 +35,12 @@ from ._describe import (
 from ._loop import AbstractAlgorithm, Run
 from ._metrics import History
 from ._policy import AbstractPolicy
-from ._storage import FileError, open_file, read_attribute, read_dataset, read_tree, write_file
+from ._reading import Reader, open_file, short
+from ._storage import write_file
+from ._trajectories import Part, parts_from, parts_to_arrays
+from ._untrusted import trusted
 from ._view import ArchiveView
 from .tasks._task import AbstractProblem
-
-_ROWS = {
-    "genotype": (np.float32, 2),
-    "fitness": (np.float32, 1),
-    "descriptor": (np.float32, 2),
-    "operator": (np.int32, 1),
-    "evaluation": (np.int32, 1),
-    "steps": (np.int32, 1),
-    "key": (np.uint32, 2),
-}
 
 
 class Saved(NamedTuple):
@@ -47,26 +51,51 @@ class Saved(NamedTuple):
     seed: int
     run: Run
     history: History
+    parts: tuple[Part, ...] = ()  # files of recorded trajectories
 
 
 def save_run(path: str | os.PathLike, saved: Saved):
     """Stores a run so that it can go on exactly where it stood."""
     run = saved.run
-    attributes = {
+    names = getattr(saved.problem, "descriptor_names", None)
+    attributes: dict[str, str | int] = {
         "algorithm": describe_algorithm(saved.algorithm),
         "task": describe_problem(saved.problem),
         "policy": describe_policy(saved.problem.policy),
         "operators": json.dumps(_loop.operators(saved.algorithm)),
         "seed": saved.seed,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "written": _now(),
     }
-    counters = {
-        "key": jax.random.key_data(run.key),
-        "generation": run.generation,
-        "evaluations": run.evaluations,
-    }
+    counters = {"key": run.key, "generation": run.generation, "evaluations": run.evaluations}
     groups = {"archive": run.archive, "state": run.state, "history": saved.history.to_dict(), "run": counters}
-    write_file(path, attributes, groups)
+    arrays = {name: leaf for group, tree in groups.items() for name, leaf in _named(group, tree)}
+    scales = _scales(len(arrays["archive/centroids"]), saved.problem.descriptor_size, names)
+    write_file(path, "run", attributes, arrays | scales | parts_to_arrays(saved.parts))
+
+
+def save_archive(path: str | os.PathLike, archive: ArchiveView):
+    """Stores an archive alone, as merging or evaluating again makes one; `load_archive` reads it like any other."""
+    policy = archive._policy
+    size = archive.genotype.shape[1]
+    custom = archive.policy_description or json.dumps({"kind": CUSTOM, "type": "unknown", "size": size})
+    problem = archive.problem or {
+        "kind": CUSTOM,
+        "name": "unknown",
+        "descriptor_low": archive.low.tolist(),
+        "descriptor_high": archive.high.tolist(),
+    }
+    attributes: dict[str, str | int] = {
+        "task": json.dumps({**problem, "descriptor_names": archive.descriptor_names}, sort_keys=True),
+        "policy": custom if policy is None else describe_policy(policy),
+        "operators": json.dumps(archive.operators),
+        "about": json.dumps(archive.about or {}, sort_keys=True),
+        "written": _now(),
+    }
+    rows = archive.rows()
+    arrays = {f"archive/elites/{name}": rows[name] for name in (*ROWS, "source") if name in rows}
+    arrays["archive/first_filled"] = rows["first_filled"]
+    arrays |= {f"archive/{name}": getattr(archive, name) for name in ("centroids", "low", "high")}
+    write_file(path, "archive", attributes, arrays | _scales(archive.cells, len(archive.low), archive.descriptor_names))
 
 
 def load_run(
@@ -74,92 +103,181 @@ def load_run(
     algorithm: AbstractAlgorithm | None = None,
     problem: AbstractProblem | None = None,
     policy: AbstractPolicy | None = None,
+    allow_changes: bool = False,
+    untrusted: bool = False,
 ) -> Saved:
     """Reads a run back; what a file cannot hold is given by the caller, and checked against the file."""
-    with open_file(path) as file:
-        try:
-            made = make_algorithm(read_attribute(file, "algorithm", str), algorithm)
-            text = read_attribute(file, "policy", str)
-            network = make_policy(text, policy or (problem and problem.policy))
-            world = make_problem(read_attribute(file, "task", str), network, problem)
-        except DescriptionError as error:
-            raise FileError(f"{path}: {error}") from error
-        seed = read_attribute(file, "seed", int)
-        dims = len(world.descriptor_low)
-        centroids = read_dataset(file, "archive/centroids", (None, dims), np.float32)
-        like = jax.eval_shape(lambda: _loop.start(made, world, jnp.asarray(centroids), jnp.uint32(seed)))
-        run = Run(
-            archive=jax.tree.map(jax.device_put, read_tree(file, "archive", like.archive)),
-            state=jax.tree.map(jax.device_put, read_tree(file, "state", like.state)),
-            key=jax.random.wrap_key_data(jax.device_put(read_dataset(file, "run/key", (2,), np.uint32))),
-            generation=jax.device_put(read_dataset(file, "run/generation", (), np.int32)),
-            evaluations=jax.device_put(read_dataset(file, "run/evaluations", (), np.int32)),
-        )
-        history = _read_history(file, _loop.operators(made))
-        if len(history) != int(run.generation):
-            raise FileError(
-                f"{path}: {len(history)} rows of history for {int(run.generation)} generations; the file is not whole"
-            )
-        return Saved(made, world, seed, run, history)
+    with trusted(path, untrusted) as file, open_file(file, "run") as reader:
+        make = lambda maker, name, *args: _described(reader, maker, name, *args)
+        made = make(make_algorithm, "algorithm", algorithm, allow_changes)
+        network = make(make_policy, "policy", policy or (problem and problem.policy))
+        world = make(make_problem, "task", network, problem, allow_changes)
+        seed = reader.number("seed")
+        if not 0 <= seed < 2**32:
+            raise reader.wrong(f"the attribute seed should be from 0 to {2**32 - 1}; it is {seed}")
+        operators = _loop.operators(made)
+        if read_operators(reader) != operators:
+            raise reader.wrong(f"its operators should be those of {made.name}: {', '.join(operators)}")
+        rows = read_rows(reader)
+        space = read_space(reader, len(rows["fitness"]), world.descriptor_size)
+        check_archive(reader, rows, space, len(operators))
+        run = _read_run(reader, made, world, rows | space)
+        history = _read_history(reader, operators)
+        filled = rows["fitness"] > -np.inf
+        check_run(reader, history.to_dict(), int(run.generation), int(run.evaluations), filled)
+        return Saved(made, world, seed, run, history, tuple(parts_from(reader)))
 
 
-def load_archive(path: str | os.PathLike, *, policy: AbstractPolicy | None = None) -> ArchiveView:
+def load_archive(
+    path: str | os.PathLike, *, policy: AbstractPolicy | None = None, untrusted: bool = False
+) -> ArchiveView:
     """The archive in a file, without the simulator, and without compiling anything.
 
     **Arguments:**
 
     - `path`: the file.
     - `policy`: the policy, where it is a module of the user's own; an `MLP` is described in the file.
+    - `untrusted`: whether the file comes from a stranger: it is then parsed by another process, with limits on
+      memory and time, so that nothing in it can harm this one.
     """
-    with open_file(path) as file:
-        elites = _read_rows(file)
-        task: dict[str, Any] = read_attribute(file, "task", json.loads)
-        text = read_attribute(file, "policy", str)
-        try:
-            network = make_policy(text, policy)
-        except DescriptionError as error:
-            if policy is not None:
-                raise FileError(f"{path}: {error}") from error
-            network = None  # asked for only by archive.policy(…), which then says so
-        cells, dims = len(elites["fitness"]), len(task["descriptor_low"])
+    with trusted(path, untrusted) as file, open_file(file, "run", "archive") as reader:
+        task, text, operators = reader.record("task"), reader.text("policy"), read_operators(reader)
+        rows = read_rows(reader)
+        network = _network(reader, policy, rows["genotype"].shape[1])
+        space = read_space(reader, len(rows["fitness"]), rows["descriptor"].shape[1])
+        check_archive(reader, rows, space, len(operators))
         names = task.get("descriptor_names")
-        return ArchiveView(
-            elites,
-            centroids=read_dataset(file, "archive/centroids", (cells, dims), np.float32),
-            low=read_dataset(file, "archive/low", (dims,), np.float32),
-            high=read_dataset(file, "archive/high", (dims,), np.float32),
-            operators=tuple(read_attribute(file, "operators", json.loads)),
+        known = isinstance(names, list) and len(names) == len(space["low"]) and all(isinstance(n, str) for n in names)
+        archive = ArchiveView(
+            rows,
+            **space,
+            operators=operators,
             policy=network,
-            descriptor_names=tuple(names) if names else None,
+            descriptor_names=tuple(map(str, names or ())) if known else None,
+            problem=task,
+            about=reader.record("about") if reader.has("about") else None,
         )
+        archive.policy_description = text
+        return archive
 
 
-def load_history(path: str | os.PathLike) -> History:
-    """The history in a file."""
-    with open_file(path) as file:
-        return _read_history(file, tuple(read_attribute(file, "operators", json.loads)))
+def load_history(path: str | os.PathLike, *, untrusted: bool = False) -> History:
+    """The history in a run's file."""
+    with trusted(path, untrusted) as file, open_file(file, "run") as reader:
+        return _read_history(reader, read_operators(reader))
 
 
 def file_info(path: str | os.PathLike) -> dict[str, Any]:
-    """What a file says of itself: its attributes, parsed."""
-    with open_file(path) as file:
-        info = {name: read_attribute(file, name, json.loads) for name in ("algorithm", "task", "policy", "versions")}
-        info |= {"seed": read_attribute(file, "seed", int), "written": read_attribute(file, "written", str)}
-        return info | {"bytes": Path(path).stat().st_size}
+    """What a file says of itself: its attributes, parsed, and the sizes of its parts."""
+    with open_file(path, "run", "archive") as reader:
+        records = ("algorithm", "task", "policy", "versions", "about")
+        info: dict[str, Any] = {name: reader.record(name) for name in records if reader.has(name)}
+        info |= {"seed": reader.number("seed")} if reader.has("seed") else {}
+        return info | {
+            "format": reader.text("format"),
+            "schema": reader.number("schema"),
+            "written": reader.text("written"),
+            "digest": reader.digest,
+            "bytes": Path(path).stat().st_size,
+            "history": reader.has("history"),
+            "parts": parts_from(reader),
+        }
 
 
-def _read_rows(file: h5py.File) -> dict[str, np.ndarray]:
-    cells = len(read_dataset(file, "archive/elites/fitness", (None,), np.float32))
-    rows = {
-        name: read_dataset(file, f"archive/elites/{name}", (cells, *(None,) * (ndim - 1)), dtype)
-        for name, (dtype, ndim) in _ROWS.items()
-    }
-    rows["first_filled"] = read_dataset(file, "archive/first_filled", (cells,), np.int32)
-    return rows
+def _read_run(
+    reader: Reader, algorithm: AbstractAlgorithm, world: AbstractProblem, known: dict[str, np.ndarray]
+) -> Run:
+    """The run, each part of it shaped as this algorithm and problem would make it."""
+    centroids, seed = jnp.asarray(known["centroids"]), jnp.uint32(0)
+    try:
+        like = jax.eval_shape(lambda: _loop.start(algorithm, world, centroids, seed))
+    except Exception as error:
+        raise reader.wrong(f"its algorithm and task do not go together ({short(error)})") from error
+
+    def read(place: tuple, leaf: Any) -> np.ndarray:
+        name = _name(place)
+        shape, dtype = (like_key.shape, np.uint32) if _is_key(leaf) else (leaf.shape, leaf.dtype)
+        values = known.get(name.rpartition("/")[2]) if name.startswith("archive/") and "keepsake" not in name else None
+        if values is None or values.shape != tuple(shape):
+            values = reader.array(name, tuple(shape), np.dtype(dtype))
+        check_finite(reader, name, values) if not name.endswith("/fitness") else None
+        return values
+
+    like_key = jax.eval_shape(jax.random.key_data, like.key)
+    run = jax.tree_util.tree_map_with_path(read, _Groups(like.archive, like.state, _counters(like)))
+    key, generation, evaluations = (run.run[name] for name in ("key", "generation", "evaluations"))
+    if min(generation, evaluations) < 0:
+        raise reader.wrong("its counters should be at least 0")
+    put = lambda tree: jax.tree.map(jax.device_put, tree)
+    return Run(
+        archive=put(run.archive),
+        state=put(run.state),
+        key=jax.random.wrap_key_data(jax.device_put(key)),
+        generation=put(generation),
+        evaluations=put(evaluations),
+    )
 
 
-def _read_history(file: h5py.File, operators: tuple[str, ...]) -> History:
+class _Groups(NamedTuple):
+    """The groups of a file that make a run."""
+
+    archive: Any
+    state: Any
+    run: Any
+
+
+def _counters(run: Run) -> dict[str, Any]:
+    return {"key": run.key, "generation": run.generation, "evaluations": run.evaluations}
+
+
+def _described(reader: Reader, maker: Callable, name: str, *args: Any) -> Any:
+    text = reader.text(name)
+    reader.record(name)
+    try:
+        return maker(text, *args)
+    except DescriptionError as error:
+        raise reader.wrong(str(error)) from error
+    except Exception as error:  # whatever a description may contain
+        raise reader.wrong(f"the attribute {name} does not describe what it should ({short(error)})") from error
+
+
+def _network(reader: Reader, given: AbstractPolicy | None, size: int) -> AbstractPolicy | None:
+    if given is None and reader.record("policy").get("kind") == CUSTOM:
+        return None  # asked for only by archive.policy(…), which then says so
+    network = _described(reader, make_policy, "policy", given)
+    if network.size != size:
+        raise reader.wrong(f"its genotypes have {size:,} parameters, its policy needs {network.size:,}")
+    return network
+
+
+def _read_history(reader: Reader, operators: tuple[str, ...]) -> History:
     history = History(operators)
-    rows = len(read_dataset(file, "history/generation", (None,)))
-    history.extend({name: read_dataset(file, f"history/{name}", (rows,)) for name in history.columns})
+    rows = reader.shape("history/generation")[0]
+    columns = {name: reader.array(f"history/{name}", rows, history.kind(name)) for name in history.columns}
+    check_history(reader, columns)
+    history.extend(columns)
     return history
+
+
+def _named(group: str, tree: Any) -> list[tuple[str, np.ndarray]]:
+    """The leaves of a tree with their places in a file."""
+    pairs = jax.tree_util.tree_leaves_with_path({group: tree})
+    return [(_name(place), np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)) for place, leaf in pairs]
+
+
+def _name(place: Sequence[Any]) -> str:
+    return "/".join(str(getattr(part, "name", getattr(part, "key", getattr(part, "idx", part)))) for part in place)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _scales(cells: int, dims: int, names: Sequence[str] | None) -> dict[str, np.ndarray]:
+    """The numbers and names along the archive's axes."""
+    words = [name.encode() for name in names or [f"descriptor {i}" for i in range(dims)]]
+    return {"archive/cell": np.arange(cells, dtype=np.int32), "archive/dimension": np.array(words, "S")}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ._checkpoint import Checkpoints
 from ._loop import CHUNK
 from ._metrics import History
 from ._spread import agreed
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ._optimizer import Optimizer
 
 CHUNK_SECONDS = 2.0  # a device call lasts about this long, so that interrupts and checkpoints are not kept waiting
-CHECKPOINT_SECONDS = 60.0
 
 StoppedBy = Literal["evaluations", "seconds", "callback", "interrupt"]
 STOPS = ("evaluations", "seconds", "interrupt", "abort")  # what a process finds out by itself
@@ -74,32 +74,6 @@ class Pace:
         return max(1, min(CHUNK, int(wish / self._seconds_each)))
 
 
-class Checkpoints:
-    """Saves now and then, and at the end."""
-
-    def __init__(self, save: Callable[[], None] | None, every: int | None):
-        if every is not None and every < 1:
-            raise ValueError(f"checkpoint_every counts generations and must be at least 1; got {every}")
-        self._save, self._every = save, every
-        self._generation, self._time = None, time.monotonic()
-
-    def next_in(self, generation: int) -> int:
-        """Generations that may pass before a checkpoint is due."""
-        return CHUNK if self._every is None else self._every - generation % self._every
-
-    def after(self, generation: int):
-        due = time.monotonic() - self._time >= CHECKPOINT_SECONDS
-        if self._every is not None:
-            due = generation % self._every == 0
-        if due:
-            self.now(generation)
-
-    def now(self, generation: int):
-        if self._save is not None and generation > 0 and self._generation != generation:
-            self._save()
-        self._generation, self._time = generation, time.monotonic()
-
-
 @contextlib.contextmanager
 def interruptible() -> Iterator[Callable[[], int]]:
     """Within it Ctrl-C and SIGTERM are counted, and what is yielded tells how many there were; the third raises."""
@@ -128,34 +102,48 @@ def drive(
     checkpoints: Checkpoints,
     display: Any,
 ) -> StoppedBy:
-    """Runs chunks of generations until a budget is spent, a callback returns False or the user interrupts."""
-    pace = Pace(one_by_one=bool(callbacks))
-
-    def finish(stopped: Any) -> Any:
-        checkpoints.now(optimizer.generation)
+    """Runs chunks of generations until there is a reason to stop, and sees to it that the last of them is saved."""
+    with interruptible() as interrupted, display:
+        try:
+            stopped = _chunks(optimizer, budget, callbacks, checkpoints, display, interrupted)
+        except BaseException:
+            if interrupted() < 3:  # the third is not kept waiting
+                checkpoints.end(newest=interrupted() < 2)
+            raise
+        checkpoints.end()
         agreed(0)  # no process goes on before the file is there
         return stopped
 
-    with interruptible() as interrupted, display:
-        display.compiling()
-        optimizer._advance(0, budget.evaluations)  # no generation: compiles
-        while True:
-            stopped = budget.spent(optimizer.evaluations, optimizer.seconds)
-            stopped = stopped or ("interrupt" if interrupted() else None)
-            left = None if budget.seconds is None else budget.seconds - optimizer.seconds
-            count = min(pace.next(left), checkpoints.next_in(optimizer.generation))
-            # All processes do what the first one says: so many generations, or one of the reasons to stop.
-            plan = agreed(-1 - STOPS.index("abort" if interrupted() > 1 else stopped) if stopped else count)
-            if plan < 0 and STOPS[-1 - plan] == "abort":  # not in a device call, which would lose the run
-                raise KeyboardInterrupt
-            if plan < 0:
-                return finish(STOPS[-1 - plan])
-            begin = time.perf_counter()
-            generations = optimizer._advance(plan, budget.evaluations)
-            pace.measured(generations, time.perf_counter() - begin)
-            row = optimizer.history.last()
-            display.show(row)
-            answers = [callback(optimizer, row) for callback in callbacks]
-            if agreed(any(answer is False for answer in answers)) and interrupted() < 2:
-                return finish("callback")
-            checkpoints.after(optimizer.generation)
+
+def _chunks(
+    optimizer: "Optimizer",
+    budget: Budget,
+    callbacks: Sequence[Callback],
+    checkpoints: Checkpoints,
+    display: Any,
+    interrupted: Callable[[], int],
+) -> StoppedBy:
+    """Runs generations until a budget is spent, a callback returns False or the user interrupts."""
+    pace = Pace(one_by_one=bool(callbacks) or optimizer._recorder is not None)
+    display.compiling()
+    optimizer._advance(0, budget.evaluations)  # no generation: compiles
+    while True:
+        stopped = budget.spent(optimizer.evaluations, optimizer.seconds)
+        stopped = stopped or ("interrupt" if interrupted() else None)
+        left = None if budget.seconds is None else budget.seconds - optimizer.seconds
+        count = min(pace.next(left), checkpoints.next_in(optimizer.generation))
+        # All processes do what the first one says: so many generations, or one of the reasons to stop.
+        plan = agreed(-1 - STOPS.index("abort" if interrupted() > 1 else stopped) if stopped else count)
+        if plan < 0 and STOPS[-1 - plan] == "abort":  # not in a device call, which would lose the run
+            raise KeyboardInterrupt
+        if plan < 0:
+            return STOPS[-1 - plan]  # type: ignore
+        begin = time.perf_counter()
+        generations = optimizer._advance(plan, budget.evaluations)
+        pace.measured(generations, time.perf_counter() - begin)
+        row = optimizer.history.last()
+        display.show(row)
+        answers = [callback(optimizer, row) for callback in callbacks]
+        if agreed(any(answer is False for answer in answers)) and interrupted() < 2:
+            return "callback"
+        checkpoints.after(optimizer.generation)

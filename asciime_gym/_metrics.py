@@ -61,6 +61,10 @@ class History:
     def columns(self) -> tuple[str, ...]:
         return (*self._TYPES, *(f"added_{name}" for name in self.operators))
 
+    def kind(self, column: str) -> type:
+        """The type of a column's numbers."""
+        return self._TYPES.get(column, np.int64)
+
     def append(self, record: Record, seconds: float):
         """Adds a generation that ended `seconds` after the run's first began."""
         before = self._rows[-1][2] if self._rows else 0
@@ -95,7 +99,7 @@ class History:
         if column not in self.columns:
             raise KeyError(f"history has no column {column!r}; it has {list(self.columns)}")
         place = self.columns.index(column)
-        return np.array([row[place] for row in self._rows], self._TYPES.get(column, np.int64))
+        return np.array([row[place] for row in self._rows], self.kind(column))
 
     def last(self) -> dict[str, float]:
         """The newest row by column name; empty before the first generation."""

@@ -1,5 +1,7 @@
 """Optimizer: the NumPy front end, a thin mutable shell round a `Run`."""
 
+import dataclasses
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -12,15 +14,19 @@ import numpy as np
 
 from . import _loop
 from ._archive import cvt_centroids
+from ._atomic import Lock, real
+from ._checkpoint import Checkpoints
 from ._compile import compiled
+from ._describe import describe_problem
 from ._files import Saved, load_run, save_run
-from ._fit import Callback, Checkpoints, Result, check_budget, drive
+from ._fit import Callback, Result, check_budget, drive
 from ._intake import evaluation_of
 from ._loop import AbstractAlgorithm, Feedback, Offspring
 from ._metrics import History
 from ._policy import AbstractPolicy
 from ._progress import progress_display
 from ._spread import first_process, replicate
+from ._trajectories import Record, Recorder, estimate, make_recorder
 from ._view import ArchiveView, view
 from .tasks._task import AbstractProblem, AbstractTask
 
@@ -66,10 +72,12 @@ class Optimizer:
         self._settle(Saved(algorithm, task, int(seed), run, History(_loop.operators(algorithm))))
 
     def _settle(self, saved: Saved):
-        self.algorithm, self.task, self.seed, self._run, self.history = saved
+        self.algorithm, self.task, self.seed, self._run, self.history, self._parts = saved
         self._asked: tuple[Offspring, Any] | None = None
         self._asked_at = 0.0
         self._ours: set[Path] = set()  # files that hold this run, and may be written over
+        self._checkpoints: Checkpoints | None = None  # of the fit that is going on
+        self._recorder: Recorder | None = None  # of its trajectories
 
     # What there is -------------------------------------------------------------------------------------------
 
@@ -92,7 +100,8 @@ class Optimizer:
     def archive(self) -> ArchiveView:
         """The elites so far, copied to the host."""
         names = getattr(self.task, "descriptor_names", None)
-        return view(self._run.archive, _loop.operators(self.algorithm), self.task.policy, names)
+        problem = json.loads(describe_problem(self.task))
+        return view(self._run.archive, _loop.operators(self.algorithm), self.task.policy, names, problem=problem)
 
     @property
     def evaluation_key(self) -> jax.Array:
@@ -161,6 +170,7 @@ class Optimizer:
         checkpoint: str | os.PathLike | None = None,
         checkpoint_every: int | None = None,
         overwrite: bool = False,
+        record_trajectories: Record | None = None,
     ) -> Result:
         """Runs the algorithm on the task until a budget is spent.
 
@@ -175,9 +185,13 @@ class Optimizer:
         - `callbacks`: called after every generation with the optimizer and its newest row of history; returning
           `False` stops.
         - `progress`: show progress; by default on a terminal only.
-        - `checkpoint`: a file to save to now and then, and at the end.
-        - `checkpoint_every`: generations between saves; by default about a minute's worth.
+        - `checkpoint`: a file to save to now and then, while the run goes on, and at the end, whatever ends it. A save
+          that fails is warned of, and tried again when the next is due; a file that another run writes is refused.
+        - `checkpoint_every`: generations between saves; by default about a minute's worth. Where they come faster than
+          the file can be written, only the newest waits.
         - `overwrite`: whether the checkpoint may replace a file that holds another run.
+        - `record_trajectories`: `"elites"` keeps the episode of every row that enters the archive, `"all"` those of all
+          rows, in files beside the checkpoint (`load_trajectories`). Generations then run one at a time.
         """
         budget = check_budget(evaluations, seconds)
         if not isinstance(self.task, AbstractTask):
@@ -185,27 +199,32 @@ class Optimizer:
                 f"fit needs a task that can evaluate policies; a {type(self.task).__name__} has no evaluator: "
                 "use ask() and tell(), or make_task(…)"
             )
-        save = None if checkpoint is None else lambda: self.save(checkpoint)
-        checkpoints = Checkpoints(save, checkpoint_every)
-        if checkpoint is not None:
-            path = Path(checkpoint)
-            if path.is_dir():
-                raise IsADirectoryError(f"{path} is a folder; the checkpoint needs a file name, {path / 'run.h5'} say")
-            if path.exists() and path.resolve() not in self._ours and not overwrite:
-                raise FileExistsError(
-                    f"{path} already holds a run. Go on with it: Optimizer.load({str(path)!r}) or `asciime resume "
-                    f"{path}`; or replace it: overwrite=True or `--overwrite`"
-                )
-            _writable(path)
-        self._asked = None  # an unanswered ask is asked again: the same rows
         title = f"{self.algorithm.name} on {self.task.name}"
         display = progress_display(progress if first_process() else False, title, budget.evaluations, budget.seconds)
         listeners = [callbacks] if callable(callbacks) else list(callbacks)
-        stopped_by = drive(self, budget, listeners, checkpoints, display)
+        recorder = make_recorder(checkpoint, record_trajectories, self._parts)
+        checkpoints = Checkpoints(
+            checkpoint, checkpoint_every, self._saved, ours=self._ours, overwrite=overwrite, recorder=recorder
+        )
+        if recorder:
+            display.say(estimate(self.task, recorder.record, budget.evaluations).text)
+        self._asked = None  # an unanswered ask is asked again: the same rows
+        before, self._checkpoints = self._checkpoints, checkpoints
+        self._recorder = recorder
+        try:
+            stopped_by = drive(self, budget, listeners, checkpoints, display)
+        finally:
+            self._checkpoints, self._recorder = before, None
+            self._parts = tuple(recorder.parts) if recorder else self._parts
+            checkpoints.close()
+            if checkpoint is not None and checkpoints.written:
+                self._ours.add(real(checkpoint))
         return Result(self.archive, self.history.copy(), stopped_by)
 
     def _advance(self, count: int, budget: int | None) -> int:
         """At most `count` generations in one device call; returns how many there were."""
+        if self._recorder is not None:
+            return self._advance_recorded(count, self._recorder)
         begin, before = time.perf_counter(), self.seconds
         limit = np.int32(_MOST if budget is None else budget)
         fixed = (self.algorithm, self.task, np.int32(count), limit)
@@ -217,13 +236,33 @@ class Optimizer:
             self.history.append(jax.tree.map(lambda leaf, i=i: leaf[i], rows), before + (i + 1) * each)
         return done
 
+    def _advance_recorded(self, count: int, recorder: Recorder) -> int:
+        """One generation, or none (which compiles), through the doors that are there to be driven by hand."""
+        assert isinstance(self.task, AbstractTask)
+        begin, evaluations = time.perf_counter(), self.evaluations
+        offspring, state = _ask(self.algorithm, self.task, self._run)
+        seen = self.task.evaluate(offspring.genotype, self.evaluation_key, life=offspring.life, trajectory=True)
+        told = seen if self.algorithm.needs_trajectory else dataclasses.replace(seen, trajectory=None)
+        run, feedback, record = _tell(self.algorithm, self.task, self._run, offspring, state, told)
+        keep = np.asarray(feedback.added if recorder.record == "elites" else feedback.valid)
+        if count:
+            if first_process():  # which writes
+                recorder.add(evaluations, offspring.operator, seen.fitness, seen.descriptor, seen.trajectory, keep)
+            self._run = run
+            self.history.append(record, self.seconds + time.perf_counter() - begin)
+        return min(count, 1)
+
     # Files ---------------------------------------------------------------------------------------------------
+
+    def _saved(self) -> Saved:
+        return Saved(self.algorithm, self.task, self.seed, self._run, self.history, self._parts)
 
     def save(self, path: str | os.PathLike):
         """Stores the run in one HDF5 file, which takes an old one's place only when it is complete."""
-        if first_process():  # of several that run the same program
-            save_run(path, Saved(self.algorithm, self.task, self.seed, self._run, self.history))
-        self._ours.add(Path(path).resolve())
+        if first_process() and not (self._checkpoints and self._checkpoints.save(path)):  # of several processes
+            with Lock(path):
+                save_run(path, self._saved())
+        self._ours.add(real(path))
 
     @classmethod
     def load(
@@ -233,6 +272,8 @@ class Optimizer:
         algorithm: AbstractAlgorithm | None = None,
         task: AbstractProblem | None = None,
         policy: AbstractPolicy | None = None,
+        allow_changes: bool = False,
+        untrusted: bool = False,
     ) -> "Optimizer":
         """An optimizer that goes on exactly where the saved one stood.
 
@@ -240,11 +281,13 @@ class Optimizer:
 
         - `path`: the file.
         - `algorithm`, `task`, `policy`: only where the run used one of the user's own, which a file cannot hold.
+        - `allow_changes`: whether an algorithm or a task that is given may differ from the one in the file.
+        - `untrusted`: whether the file comes from a stranger: it is then parsed by another process, with limits.
         """
         optimizer = cls.__new__(cls)
-        saved = load_run(path, algorithm, task, policy)
+        saved = load_run(path, algorithm, task, policy, allow_changes, untrusted)
         optimizer._settle(saved._replace(run=replicate(saved.run)))
-        optimizer._ours.add(Path(path).resolve())
+        optimizer._ours.add(real(path))
         return optimizer
 
     def __repr__(self) -> str:
@@ -270,14 +313,3 @@ def _centroids(given: Any, task: AbstractProblem) -> np.ndarray:
     if not np.isfinite(centroids).all():
         raise ValueError("centroids must be finite")
     return centroids
-
-
-def _writable(path: Path):
-    """Finds out before any work is done that the checkpoint could not be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"the folder {path.parent} cannot be made ({error.strerror}); choose another for the checkpoint"
-        raise type(error)(message) from error
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise PermissionError(f"{path.parent} is not writable; choose another folder for the checkpoint")

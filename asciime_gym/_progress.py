@@ -31,6 +31,9 @@ def _figures(row: dict[str, Any]) -> str:
 
 
 class Silent(AbstractContextManager):
+    def say(self, text: str):
+        """Something to know before the work begins."""
+
     def compiling(self):
         """The program is being compiled."""
 
@@ -46,6 +49,9 @@ class Lines(AbstractContextManager):
 
     def __init__(self, title: str):
         self._title, self._last = title, float("-inf")
+
+    def say(self, text: str):
+        self._print(text)
 
     def compiling(self):
         self._print("compiling (up to a minute the first time; later runs find it in the cache)")
@@ -79,6 +85,9 @@ class Bar(AbstractContextManager):
             console=Console(stderr=True),
         )
         self._task = self._progress.add_task("", total=1.0, title=title, figures="")
+
+    def say(self, text: str):
+        self._progress.console.print(text)
 
     def __enter__(self) -> "Bar":
         self._progress.start()

@@ -1,5 +1,6 @@
 """An archive as people read it: the filled cells, in NumPy, ordered by cell."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,8 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._archive import Archive
+from . import _tables
+from ._archive import EMPTY, Archive
 from ._policy import AbstractPolicy
+
+COLUMNS = ("genotype", "fitness", "descriptor", "operator", "evaluation", "first_filled", "steps", "key")
+_BLANKS = {"fitness": -np.inf, "operator": EMPTY, "evaluation": EMPTY, "first_filled": EMPTY, "source": EMPTY}
 
 
 class ElitePolicy:
@@ -63,7 +68,11 @@ class ArchiveView:
 
     Columns of the same length: `cell`, `fitness`, `descriptor`, `genotype`, `operator` (name), `evaluation` (at which
     the elite came in), `first_filled` (at which its cell was), `steps` (that its episode lasted) and `key` (of its
-    episode: `jax.random.wrap_key_data(archive.key[i])` for `task.replay`). Besides: `centroids`, `low`, `high`.
+    episode: `jax.random.wrap_key_data(archive.key[i])` for `task.replay`). Where several archives were put together,
+    `source` is each elite's place in `sources`, the names of the archives; else it is `None`.
+
+    Besides: `centroids`, `low`, `high`, `operators` (all names), `descriptor_names`, `problem` (the task's description,
+    where it is known) and `about` (where the archive comes from, if not straight from a run).
     """
 
     def __init__(
@@ -76,6 +85,8 @@ class ArchiveView:
         operators: tuple[str, ...],
         policy: AbstractPolicy | None,
         descriptor_names: tuple[str, ...] | None = None,
+        problem: dict[str, Any] | None = None,
+        about: dict[str, Any] | None = None,
     ):
         filled = rows["fitness"] > -np.inf
         self.cell = np.flatnonzero(filled)
@@ -86,10 +97,15 @@ class ArchiveView:
         self.first_filled: np.ndarray = rows["first_filled"][filled]
         self.steps: np.ndarray = rows["steps"][filled]
         self.key: np.ndarray = rows["key"][filled]
-        self.operator = np.array(operators)[rows["operator"][filled]]
+        self.operator_number: np.ndarray = rows["operator"][filled]
+        self.operator = np.array(operators, str)[self.operator_number]
+        self.source: np.ndarray | None = rows["source"][filled] if "source" in rows else None
+        self.operators, self.problem, self.about = operators, problem, about
         self.centroids, self.low, self.high = centroids, low, high
         self.descriptor_names = descriptor_names or tuple(f"descriptor {i}" for i in range(len(low)))
         self._policy = policy
+        self.policy_description: str | None = None  # what a file says of one that it cannot hold
+        self.policy_description: str | None = None  # as its file says it
 
     @property
     def cells(self) -> int:
@@ -103,6 +119,11 @@ class ArchiveView:
     @property
     def qd_score(self) -> float:
         return float(self.fitness.sum(dtype=np.float64))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the archives that this one was put together from; none for the archive of one run."""
+        return tuple((self.about or {}).get("sources", ()))
 
     def policy(self, index: int) -> ElitePolicy:
         """The network of row `index`, ready to act."""
@@ -130,18 +151,33 @@ class ArchiveView:
     def to_dataframe(self, genotype: bool = False):
         """A pandas DataFrame (extra `analysis`), one row per elite.
 
-        Columns: `cell`, `objective`, `measures_0…`, `operator`, `evaluation`, `first_filled`, `steps`, and with
-        `genotype=True` also `solution_0…`.
+        Columns: `cell`, `objective`, `measures_0…`, `operator`, `evaluation`, `first_filled`, `steps`, where there is
+        one `source`, and with `genotype=True` also `solution_0…`.
         """
         from .analysis._optional import pandas
 
-        columns: dict[str, np.ndarray] = {"cell": self.cell, "objective": self.fitness}
-        columns |= {f"measures_{d}": self.descriptor[:, d] for d in range(len(self.low))}
-        for name in ("operator", "evaluation", "first_filled", "steps"):
-            columns[name] = getattr(self, name)
-        if genotype:
-            columns |= {f"solution_{p}": self.genotype[:, p] for p in range(self.genotype.shape[1])}
-        return pandas().DataFrame(columns)
+        return pandas().DataFrame(_tables.columns(self, genotype))
+
+    def to_xarray(self):
+        """An xarray Dataset (extra `analysis`) with the dimensions `elite`, `dimension` and `parameter`."""
+        return _tables.dataset(self)
+
+    def to_csv(self, path: str | os.PathLike, genotype: bool = False):
+        """Writes the columns of `to_dataframe` to a CSV file; needs no extra."""
+        _tables.write_csv(path, self, genotype)
+
+    def save(self, path: str | os.PathLike):
+        """Stores the archive in an HDF5 file that `load_archive` reads."""
+        from ._files import save_archive  # which imports this module
+
+        save_archive(path, self)
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """Every column at full length, a row per cell, filled or not; `operator` by its number in `operators`."""
+        columns = {name: getattr(self, name) for name in COLUMNS} | {"operator": self.operator_number}
+        if self.source is not None:
+            columns["source"] = self.source
+        return full_length(columns, self.cell, self.cells)
 
     def _need_elites(self):
         if not len(self):
@@ -166,16 +202,27 @@ class ArchiveView:
         )
 
 
+def full_length(columns: dict[str, np.ndarray], cell: np.ndarray, cells: int) -> dict[str, np.ndarray]:
+    """Columns of elites, each put into the row of its cell; the other rows are those of empty cells."""
+    rows = {}
+    for name, column in columns.items():
+        rows[name] = np.full((cells, *column.shape[1:]), _BLANKS.get(name, 0), column.dtype)
+        rows[name][cell] = column
+    return rows
+
+
 def view(
     archive: Archive,
     operators: tuple[str, ...],
     policy: AbstractPolicy | None,
     descriptor_names: tuple[str, ...] | None = None,
+    *,
+    problem: dict[str, Any] | None = None,
+    about: dict[str, Any] | None = None,
 ) -> ArchiveView:
     """A device archive, copied to the host; keepsakes stay where they are."""
     elites = archive.elites
-    names = ("genotype", "fitness", "descriptor", "operator", "evaluation", "steps", "key")
-    rows = {name: np.asarray(getattr(elites, name)) for name in names}
+    rows = {name: np.asarray(getattr(elites, name)) for name in COLUMNS if name != "first_filled"}
     rows["first_filled"] = np.asarray(archive.first_filled)
     return ArchiveView(
         rows,
@@ -185,4 +232,6 @@ def view(
         operators=operators,
         policy=policy,
         descriptor_names=descriptor_names,
+        problem=problem,
+        about=about,
     )

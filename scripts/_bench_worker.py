@@ -169,7 +169,20 @@ def memory(way: str, task: str, batch: int, generations: int):
     return lambda: optimizer.fit(generations * batch, progress=False), {}
 
 
-CASES = {case.__name__: case for case in (physics, matmul, variation, generation, learn, memory)}
+def checkpoints(way: str, task: str, generations: int, every: int | None, learned: str, file: str):
+    """Generations of a run that saves every so many of them, or never."""
+    optimizer = ag.Optimizer.load(learned)
+    batch = optimizer.algorithm.batch_size
+    options: Any = {"checkpoint": file, "checkpoint_every": every, "overwrite": True} if every else {}
+
+    def program():
+        optimizer.fit(optimizer.evaluations + generations * batch, progress=False, **options)
+
+    arrays = jax.tree.leaves((optimizer._run.archive, optimizer._run.state))
+    return program, {"raw_bytes": sum(leaf.size * leaf.dtype.itemsize for leaf in arrays)}
+
+
+CASES = {case.__name__: case for case in (physics, matmul, variation, generation, learn, memory, checkpoints)}
 
 
 def vmapped_rows(operator, rows, shared=None, at_once=None, work=None):

@@ -262,6 +262,29 @@ def scaling(bench: Bench, folder: Path, task: str, sizes, one: Worker, all_cores
         bench.row(what, ratios(seconds["one"], seconds["all"]), ">= 1.8", "2", "x")
 
 
+def checkpoints(bench: Bench, folder: Path, task: str, all_cores: Worker):
+    """What saving costs: a run that saves every second generation against one that does not."""
+    generations, every, file = 30, 2, folder / "checkpointed.h5"
+    request = {"case": "checkpoints", "task": task, "generations": generations, "file": str(file)}
+    request["learned"] = str(folder / f"ascii_me_{task}.h5")
+    sides = {
+        "without": (all_cores, {**request, "every": None}),
+        "with": (all_cores, {**request, "every": every}),
+    }
+    seconds, answers = bench.times(sides)
+    each = [(b - a) / (generations / every) for a, b in zip(seconds["without"], seconds["with"], strict=True)]
+    bench.row(
+        f"a checkpoint a minute of {task}, share of the run",
+        [100 * cost / 60 for cost in each],
+        "<= 2",
+        "",
+        " %",
+        f"{1000 * statistics.median(each):.0f} ms each",
+    )
+    raw, stored = answers["with"]["raw_bytes"], file.stat().st_size
+    bench.row(f"file of {task}, compressed", [stored / 1e6], unit=" MB", note=f"{raw / 1e6:.1f} MB uncompressed")
+
+
 def starts(bench: Bench, folder: Path, tasks):
     """From the start of the process to the end of the first generation, without and with compiled programs at hand."""
     for task in tasks:
@@ -332,7 +355,7 @@ def draw(rows: list[dict], file: Path):
     figure.savefig(file, dpi=130)
 
 
-PARTS = ("physics", "generations", "scaling", "starts", "memory")
+PARTS = ("physics", "generations", "scaling", "checkpoints", "starts", "memory")
 
 
 def options() -> argparse.Namespace:
@@ -366,9 +389,12 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
             for algorithm in args.algorithms:
                 sizes = (128, 512) if algorithm == "ascii_me" and not args.quick else (512,)
                 generations(bench, folder, algorithm, args.tasks, sizes, not args.quick, plain, one, every)
+        later = {"scaling", "checkpoints"} & set(args.parts)
+        if later and not (folder / "ascii_me_hopper_uni.h5").exists():
+            learn(bench, every, folder, "ascii_me", "hopper_uni")
+        if "checkpoints" in args.parts:
+            checkpoints(bench, folder, "hopper_uni", every)
         if "scaling" in args.parts:
-            if not (folder / "ascii_me_hopper_uni.h5").exists():
-                learn(bench, every, folder, "ascii_me", "hopper_uni")
             scaling(bench, folder, "hopper_uni", (256, 512, 2048, 8192), one, every)
     if "starts" in args.parts:
         starts(bench, folder, args.tasks)

@@ -1,16 +1,19 @@
 """What the tests share: algorithms and tasks with known answers."""
 
+import contextlib
 import dataclasses
 import hashlib
 from typing import Literal
 
 import equinox as eqx
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 import asciime_gym as ag
+from asciime_gym._storage import seal
 from asciime_gym.tasks._task import SimulatorState
 from asciime_gym.tasks.rollout import rollout
 
@@ -90,3 +93,11 @@ def same(a, b) -> bool:
 def digest(tree) -> str:
     """A fingerprint of every bit of a tree."""
     return hashlib.sha256(b"".join(raw(leaf).tobytes() for leaf in jax.tree.leaves(tree))).hexdigest()
+
+
+@contextlib.contextmanager
+def edited(path):
+    """A file of ours to be changed, which then states the digest of what it has become."""
+    with h5py.File(path, "r+") as file:
+        yield file
+    seal(path)

@@ -59,6 +59,24 @@ def test_run_info_resume_plot(small, tmp_path, capsys):
     assert (tmp_path / "new" / "run.png").read_bytes()[1:4] == b"PNG"
 
 
+def test_record_info_export(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    path, csv = tmp_path / "run.h5", tmp_path / "elites.csv"
+    assert small([*RUN, "--evaluations", "48", "--out", str(path), "--record-trajectories", "all"]) == 0
+    assert "trajectories of all: up to" in capsys.readouterr().err
+    assert small(["info", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "48 episodes" in out and "schema 2" in out and "sha256" in out
+    assert small(["export", str(path), "--csv", str(csv), "--minari", "walk-v0"]) == 0
+    assert "48 episodes" in capsys.readouterr().out
+    lines = csv.read_text().splitlines()
+    assert len(lines) == 1 + len(ag.load_archive(path)) and lines[0].startswith("cell,objective,measures_0")
+    ag.load_archive(path).save(tmp_path / "archive.h5")
+    assert small(["info", str(tmp_path / "archive.h5")]) == 0  # an archive without a run
+    assert small(["export", str(path)]) == 2
+    assert "--csv FILE" in capsys.readouterr().err
+
+
 def test_another_runs_file_is_refused(small, tmp_path, capsys):
     path = tmp_path / "run.h5"
     assert small([*RUN, "--evaluations", "16", "--out", str(path), "--quiet"]) == 0
@@ -105,7 +123,9 @@ def test_a_folder_that_cannot_be_made(small, tmp_path, capsys):
 
 def test_help_is_worth_reading():
     top = asciime("--help")
-    assert top.returncode == 0 and all(word in top.stdout for word in ("run", "resume", "info", "tasks", "plot"))
+    assert top.returncode == 0 and all(
+        word in top.stdout for word in ("run", "resume", "info", "export", "tasks", "plot")
+    )
     run = asciime("run", "--help").stdout
     for word in (
         "--algorithm",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import Walk, same
+from helpers import Walk, edited, same
 
 import asciime_gym as ag
 from asciime_gym import _storage
@@ -66,7 +66,7 @@ def test_best_nearest_and_policy(path):
 def test_file_explains_itself(path):
     with h5py.File(path) as file:
         attributes = dict(file.attrs)
-        assert attributes["format"] == "asciime_gym run" and attributes["schema"] == 1 and attributes["seed"] == 7
+        assert attributes["format"] == b"asciime_gym run" and attributes["schema"] == 2 and attributes["seed"] == 7
         assert json.loads(attributes["algorithm"]) == {
             "name": "ascii_me", "batch_size": 24, "epochs": 3, "iso_line_share": 0.5, "learning_rate": 0.003,
             "optimizer": "adam", "sigma1": 0.005, "sigma2": 0.05, "variance": 4.0, "cosine_floor": 0.25, "clip": 0.8,
@@ -74,8 +74,20 @@ def test_file_explains_itself(path):
         }  # fmt: skip
         assert json.loads(attributes["versions"])["jax"]
         assert set(file) == {"archive", "state", "history", "run"}
-        for name in ("archive", "archive/elites/fitness", "history", "state"):
-            assert len(file[name].attrs["description"]) > 10
+        items = {}
+        file.visititems(lambda name, item: items.update({name: item}))
+        assert len(items) > 40
+        for name, item in items.items():
+            assert len(item.attrs["description"]) > 8 and b"the algorithm's own" != item.attrs["description"][-19:], (
+                name
+            )
+            if isinstance(item, h5py.Dataset) and item.ndim and not item.is_scale:
+                assert all(dim.label for dim in item.dims), name
+        genotype, fitness = file["archive/elites/genotype"], file["archive/elites/fitness"]
+        np.testing.assert_array_equal(fitness.dims[0]["cell"], np.arange(64))
+        assert [dim.label for dim in genotype.dims] == ["cell", "parameter"]
+        assert file["history/qd_score"].dims[0]["generation"].shape == (5,)
+        assert file["history/seconds"].attrs["units"] == b"s"
 
 
 def test_load_archive_needs_neither_brax_nor_a_compile(path):
@@ -140,6 +152,9 @@ def test_files_that_are_not_ours(read, path, tmp_path):
         read(tmp_path / "missing.h5")
     with pytest.raises(ag.FileError, match=r"folder|not a complete file"):
         read(tmp_path)
+    os.mkfifo(tmp_path / "pipe.h5")
+    with pytest.raises(ag.FileError, match="not an ordinary file"):
+        read(tmp_path / "pipe.h5")
     (tmp_path / "empty.h5").write_bytes(b"")
     (tmp_path / "text.h5").write_text("hello")
     whole = path.read_bytes()
@@ -152,22 +167,28 @@ def test_files_that_are_not_ours(read, path, tmp_path):
         file["data"] = [1, 2, 3]
     with pytest.raises(ag.FileError, match="not one of asciime_gym's"):
         read(tmp_path / "foreign.h5")
-    with h5py.File(path, "r+") as file:
-        file.attrs["schema"] = 99
-    with pytest.raises(ag.FileError, match="schema 99"):
+    for schema, advice in ((99, "upgrade"), (1, "the version that wrote it")):
+        with edited(path) as file:
+            file.attrs["schema"] = schema
+        with pytest.raises(ag.FileError, match=rf"schema {schema}.*{advice}"):
+            read(path)
+    with edited(path) as file:
+        file.attrs["schema"] = 2
+        file.attrs["format"] = np.bytes_("asciime_gym trajectories")
+    with pytest.raises(ag.FileError, match=r"format is 'asciime_gym trajectories'; 'asciime_gym run"):
         read(path)
 
 
 @pytest.mark.parametrize("name", ["archive/elites/fitness", "archive/centroids", "history/generation"])
 def test_files_that_lack_something(name, path):
-    with h5py.File(path, "r+") as file:
+    with edited(path) as file:
         del file[name]
     with pytest.raises(ag.FileError, match=f"{name} is missing"):
         ag.Optimizer.load(path, task=TASK)
 
 
 def test_files_whose_parts_do_not_fit(path):
-    with h5py.File(path, "r+") as file:
+    with edited(path) as file:
         rows = file["archive/elites/genotype"][:, :-1]
         del file["archive/elites/genotype"]
         file["archive/elites/genotype"] = rows
@@ -182,7 +203,7 @@ def test_a_failed_save_leaves_the_old_file(made, path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_storage, "_write_tree", fail)
+        patch.setattr(_storage, "_write_array", fail)
         with pytest.raises(OSError, match="No space left"):
             made.save(path)
     with monkeypatch.context() as patch:

@@ -253,9 +253,14 @@ def test_a_checkpoint_of_another_run_is_not_overwritten(tmp_path):
 
 def test_checkpoints_are_written_as_often_as_asked(tmp_path):
     made, path, seen = optimizer(), tmp_path / "run.h5", []
-    watch = lambda given, row: seen.append(ag.Optimizer.load(path, task=TASK).generation if path.exists() else 0)
+
+    def watch(given, row):
+        given._checkpoints._writer.settle()  # a thread writes them
+        seen.append(ag.Optimizer.load(path, task=TASK).generation if path.exists() else 0)
+
     made.fit(evaluations=6 * BATCH, callbacks=watch, checkpoint=path, checkpoint_every=2)
     assert seen == [0, 0, 2, 2, 4, 4] and ag.load_archive(path).cells == 64
+    assert ag.Optimizer.load(path, task=TASK).generation == 6
 
 
 def test_what_makes_no_optimizer_is_refused():

@@ -21,3 +21,7 @@ def pandas() -> Any:
 def pyplot() -> Any:
     """Matplotlib's pyplot."""
     return _need("matplotlib.pyplot")
+
+
+def xarray() -> Any:
+    return _need("xarray")

@@ -1,0 +1,73 @@
+"""Trajectories recorded by `fit`: the same run, and episodes that can be found again."""
+
+import h5py
+import numpy as np
+import pytest
+from helpers import ALGORITHMS, Walk, same
+
+import asciime_gym as ag
+
+TASK = Walk()
+
+
+def run(algorithm, path, generations=5, **options) -> ag.Optimizer:
+    made = ag.Optimizer(algorithm, TASK, centroids=64)
+    made.fit(evaluations=generations * algorithm.batch_size, checkpoint=path, **options)
+    return made
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("record", ["elites", "all"])
+def test_recording_changes_nothing_and_finds_every_elite(name, record, tmp_path):
+    algorithm, path = ALGORITHMS[name], tmp_path / "run.h5"
+    plain = run(algorithm, tmp_path / "plain.h5")
+    made = run(algorithm, path, record_trajectories=record, checkpoint_every=2)
+    assert same(plain._run, made._run)
+    trajectories, archive = ag.load_trajectories(path), ag.load_archive(path)
+    for elite in archive:
+        episode = trajectories.of(elite)
+        assert (episode.steps, episode.operator) == (elite.steps, elite.operator)
+        assert episode.fitness == np.float32(elite.fitness) and (episode.descriptor == elite.descriptor).all()
+        np.testing.assert_allclose(episode.reward.sum(), elite.fitness, rtol=1e-5)
+        np.testing.assert_allclose(elite.policy(episode.observation), episode.action, rtol=1e-4, atol=1e-6)
+    expected = (
+        5 * algorithm.batch_size
+        if record == "all"
+        else sum(made.history[f"added_{n}"].sum() for n in made.archive.operators)
+    )
+    assert len(trajectories) == expected
+    assert len(list(tmp_path.glob("run.trajectories-*.h5"))) == len(trajectories.parts) >= 2
+
+
+def test_resumed_recording_goes_on(tmp_path):
+    algorithm, path = ALGORITHMS["ascii_me"], tmp_path / "run.h5"
+    whole = run(algorithm, tmp_path / "whole.h5", 6, record_trajectories="all")
+    run(algorithm, path, 2, record_trajectories="all")
+    first = sorted(tmp_path.glob("run.trajectories-*.h5"))
+    bytes_before = [file.read_bytes() for file in first]
+    part = ag.Optimizer.load(path, task=TASK)
+    part.fit(evaluations=4 * algorithm.batch_size, checkpoint=path)  # a stretch that is not recorded
+    part = ag.Optimizer.load(path, task=TASK)
+    part.fit(evaluations=6 * algorithm.batch_size, checkpoint=path, record_trajectories="all")
+    assert same(whole._run, part._run)
+    assert [file.read_bytes() for file in first] == bytes_before  # written once
+    batch = algorithm.batch_size
+    recorded = ag.load_trajectories(path).evaluations
+    np.testing.assert_array_equal(recorded, [*range(2 * batch), *range(4 * batch, 6 * batch)])
+    every = ag.load_trajectories(tmp_path / "whole.h5")
+    for evaluation in (0, batch + 1, 5 * batch):
+        ours, theirs = ag.load_trajectories(path).episode(evaluation), every.episode(evaluation)
+        np.testing.assert_array_equal(ours.observation, theirs.observation)
+
+
+def test_the_checkpoint_lists_what_is_there_and_says_what_is_needed(tmp_path):
+    algorithm = ALGORITHMS["map_elites"]
+    with pytest.raises(ValueError, match=r"needs a checkpoint.*checkpoint=…"):
+        ag.Optimizer(algorithm, TASK).fit(evaluations=10, record_trajectories="all")
+    run(algorithm, tmp_path / "run.h5", 2, record_trajectories="elites")
+    with h5py.File(tmp_path / "run.h5") as file:
+        assert file["trajectories/name"][0] == b"run.trajectories-000001.h5"
+    (tmp_path / "run.trajectories-000001.h5").unlink()
+    assert len(ag.load_archive(tmp_path / "run.h5"))  # the archive does not need them
+    with pytest.raises(ag.FileError, match=r"run.trajectories-000001.h5: there is no such file"):
+        list(ag.load_trajectories(tmp_path / "run.h5"))
