@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._consistent import check_finite
-from ._reading import ROOM, Reader, open_file
+from ._reading import Reader, open_file
 from ._storage import FileError
 
 Rows = dict[str, np.ndarray]  # datasets of a part, by name
@@ -104,7 +104,7 @@ class PartFile:
     def __init__(self, main: Path, part: Part):
         self._main, self._part = main, part
         self._stack = contextlib.ExitStack()
-        self._reader, self._bytes = self._opened(), 0
+        self._reader = self._opened()
 
     def _opened(self) -> Reader:
         path = self._main.with_name(self._part.name)
@@ -128,14 +128,9 @@ class PartFile:
 
     def rows(self, name: str, start: int, stop: int, width: int | None) -> np.ndarray:
         """Steps from `start` to before `stop`."""
-        # A reader has a budget, for files that ask for too much; but episodes may be read again and again.
-        if self._bytes > ROOM // 2:
-            self.close()
-            self._reader, self._bytes = self._opened(), 0
         shape = (self._part.steps,) if name == "reward" else (self._part.steps, width)
         array = self._reader.rows(f"steps/{name}", start, stop, shape, np.float32)
         check_finite(self._reader, f"steps/{name}", array)
-        self._bytes += array.nbytes
         return array
 
     def index(self, dims: int | None, operators: int) -> Index:

@@ -109,7 +109,7 @@ class Reader:
         dataset = self._dataset(name, shape, dtype)
         if not 0 <= start <= stop <= len(dataset):
             raise self.wrong(f"{name} has {len(dataset)} rows; there are no rows {start} to {stop}; {AGAIN}")
-        self._afford(name, (stop - start, *dataset.shape[1:]), dataset.dtype)
+        self._afford(name, (stop - start, *dataset.shape[1:]), dataset.dtype, once=False)
         return self._as(dataset[start:stop], name, dtype)
 
     @_guarded
@@ -221,11 +221,12 @@ class Reader:
             raise self.wrong(f"{name} declares {size:,} bytes, in chunks of {chunk:,}, and does not hold as much")
         return dataset
 
-    def _afford(self, name: str, shape: tuple[int, ...], dtype: np.dtype):
+    def _afford(self, name: str, shape: tuple[int, ...], dtype: np.dtype, once: bool = True):
+        """Refuses what would take too much; a dataset that is read once is there to stay, rows come and go."""
         size = math.prod(shape) * dtype.itemsize
         if size > self._room:
             raise self.wrong(f"{name} would take {size:,} bytes, more than a file of {self.size:,} bytes should")
-        self._room -= size
+        self._room -= size if once else 0
 
     def _as(self, values: Any, name: str, dtype: Any) -> np.ndarray:
         array = np.asarray(values)

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -16,6 +17,7 @@ from ._storage import write_file
 from .tasks._task import AbstractProblem
 
 Record = Literal["elites", "all"]
+MOST_BYTES = 2**30  # of memory that wait for a disk that takes none
 PART_BYTES = 2**28  # of memory: more than this is worth a file, and no file holds much more
 ELITES_SHARE = 0.25  # of evaluations that enter the archive: hopper_uni's first 10,000; later ones are fewer
 STEPS = ("observation", "action", "reward")  # what is kept of each step
@@ -40,6 +42,7 @@ class Recorder:
         self.record = cast(Record, record)
         self._parts = list(parts)
         self._held: list[Rows] = []  # one a generation
+        self.given_up = False
         self._changing, self._flushing = threading.Lock(), threading.Lock()
 
     @property
@@ -68,6 +71,10 @@ class Recorder:
         if rows is None:
             return
         first = int(rows["episodes/evaluation"][0])
+        if self.pending_bytes > MOST_BYTES:
+            self._give_up()
+        if self.given_up:
+            return
         with self._changing:
             last = self._parts[-1].last if self._parts else -1
             last = int(self._held[-1]["episodes/evaluation"][-1]) if self._held else last
@@ -76,6 +83,18 @@ class Recorder:
                     f"trajectories are recorded in the order of their evaluations, each once: got {first} after {last}"
                 )
             self._held.append(rows)
+
+    def _give_up(self):
+        """Lets go of what could not be written for long: memory is for the run."""
+        with self._changing:
+            lost, self._held = sum(len(rows["episodes/length"]) for rows in self._held), []
+            self.given_up = True
+        warnings.warn(
+            f"{self._path}: no trajectories are recorded any more, and {lost:,} episodes are lost: they could not be "
+            f"written, and take over {size_text(MOST_BYTES)} of memory. The run goes on, and what was written stays",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def flush(self, before: int | None = None) -> list[Part]:
         """Writes what is held as the next part, or parts where it is much; after an `OSError` it is still held.

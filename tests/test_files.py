@@ -78,7 +78,7 @@ def test_file_explains_itself(path):
         file.visititems(lambda name, item: items.update({name: item}))
         assert len(items) > 40
         for name, item in items.items():
-            assert len(item.attrs["description"]) > 8 and b"the algorithm's own" != item.attrs["description"][-19:], (
+            assert len(item.attrs["description"]) > 8 and item.attrs["description"][-19:] != b"the algorithm's own", (
                 name
             )
             if isinstance(item, h5py.Dataset) and item.ndim and not item.is_scale:

@@ -1,4 +1,4 @@
-"""Files that are damaged, wrong or hostile: each is loaded as it is or refused with a `FileError`, whatever it holds."""
+"""Files that are damaged, wrong or hostile: each is loaded as it is, or refused with a `FileError`."""
 
 import json
 import os

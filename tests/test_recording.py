@@ -71,3 +71,20 @@ def test_the_checkpoint_lists_what_is_there_and_says_what_is_needed(tmp_path):
     assert len(ag.load_archive(tmp_path / "run.h5"))  # the archive does not need them
     with pytest.raises(ag.FileError, match=r"run.trajectories-000001.h5: there is no such file"):
         list(ag.load_trajectories(tmp_path / "run.h5"))
+
+
+def test_a_disk_that_takes_nothing_does_not_eat_the_memory(tmp_path, monkeypatch):
+    from asciime_gym import _trajectories
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    algorithm = ALGORITHMS["ascii_me"]
+    plain = run(algorithm, tmp_path / "plain.h5")
+    monkeypatch.setattr(_trajectories, "write_file", full)
+    monkeypatch.setattr(_trajectories, "MOST_BYTES", 10_000)
+    with pytest.warns(RuntimeWarning, match="no trajectories are recorded any more"):
+        made = run(algorithm, tmp_path / "run.h5", record_trajectories="all", checkpoint_every=1)
+    assert same(plain._run, made._run)
+    assert same(ag.Optimizer.load(tmp_path / "run.h5", task=TASK)._run, made._run)  # saved once it had given up
+    assert len(ag.load_trajectories(tmp_path / "run.h5")) == 0

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asciime_gym as ag
-from asciime_gym import _episodes, _part_file, _reading, _trajectories
+from asciime_gym import _episodes, _reading, _trajectories
 from asciime_gym._episodes import Episode, load_trajectories
 from asciime_gym._files import Saved, save_run
 from asciime_gym._minari import export_minari
@@ -292,7 +292,6 @@ def test_episodes_may_be_read_for_ever_from_any_number_of_parts(tmp_path, monkey
     path, episodes = recorded(tmp_path, generations=12, flush_every=2)
     monkeypatch.setattr(_reading, "ROOM", 10_000)
     monkeypatch.setattr(_reading, "EXPANSION", 0)
-    monkeypatch.setattr(_part_file, "ROOM", 10_000)
     monkeypatch.setattr(_episodes, "_OPEN", 2)
     monkeypatch.setattr(_episodes, "_BLOCK", 20)
     random = np.random.default_rng(0)
