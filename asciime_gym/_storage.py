@@ -1,9 +1,9 @@
 """The HDF5 file as it is written: whole or not at all, sealed with a digest, and explaining itself."""
 
 import hashlib
+import io
 import json
 import os
-from pathlib import Path
 from typing import Any, Literal
 
 import h5py
@@ -45,22 +45,28 @@ def write_file(
     - `arrays`: by full name, `archive/centroids` for example.
     - `resizable`: whether the datasets may grow along their first axis, for whoever opens the file with h5py.
     """
-    with replacing(Path(path)) as temporary:
-        with h5py.File(temporary, "w", userblock_size=BLOCK) as file:
-            said = {"format": FORMAT.format(kind), "schema": SCHEMA, "versions": versions(), **attributes}
-            for name, value in said.items():
-                file.attrs[name] = np.bytes_(value.encode()) if isinstance(value, str) else np.int64(value)
-            for name, array in arrays.items():
-                _write_array(file, name, array, resizable)
-            _explain(file)
-        return seal(temporary)
+    image = io.BytesIO()  # not on the disk: HDF5 crashes the interpreter after a write that failed
+    with h5py.File(image, "w", userblock_size=BLOCK) as file:
+        said = {"format": FORMAT.format(kind), "schema": SCHEMA, "versions": versions(), **attributes}
+        for name, value in said.items():
+            file.attrs[name] = np.bytes_(value.encode()) if isinstance(value, str) else np.int64(value)
+        for name, array in arrays.items():
+            _write_array(file, name, array, resizable)
+        _explain(file)
+    digest = seal(image)
+    with replacing(path) as temporary, open(temporary, "r+b") as file:
+        file.write(image.getbuffer())
+    return digest
 
 
-def seal(path: str | os.PathLike) -> str:
-    """States the digest of a file's contents in its first block; returns it."""
-    digest, size = contents_digest(path)
-    with open(path, "r+b") as file:
-        file.write(SEAL.format(digest=digest, size=size).encode().ljust(BLOCK, b"\0"))
+def seal(file: Any) -> str:
+    """States the digest of a file's contents, by path or open, in its first block; returns it."""
+    if not hasattr(file, "read"):
+        with open(file, "r+b") as opened:
+            return seal(opened)
+    digest, size = contents_digest(file)
+    file.seek(0)
+    file.write(SEAL.format(digest=digest, size=size).encode().ljust(BLOCK, b"\0"))
     return digest
 
 

@@ -281,6 +281,25 @@ def test_the_lock_is_ones_own_though_its_file_comes_and_goes(path):
     assert not os.listdir(path.parent)
 
 
+def test_a_lock_whose_file_its_holder_removes_just_now_is_taken_anew(path, monkeypatch):
+    lock_file, flock, calls = path.parent / ".run.h5.lock", _atomic.fcntl.flock, []
+
+    def late(handle, how):
+        calls.append(handle)
+        if len(calls) == 1:
+            lock_file.unlink()  # by a run that ends between our opening and our locking it
+        flock(handle, how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_atomic.fcntl, "flock", late)
+        lock = Lock(path)
+        lock.take()
+    with open(lock_file) as other, pytest.raises(BlockingIOError):  # as another process finds it
+        flock(other, _atomic.fcntl.LOCK_EX | _atomic.fcntl.LOCK_NB)
+    lock.release()
+    assert len(calls) == 2 and not os.listdir(path.parent)
+
+
 # While the run goes on ---------------------------------------------------------------------------------------
 
 
