@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from . import _files
@@ -119,7 +120,7 @@ class Info:
         table = Table(title=str(self.file), show_header=False, title_justify="left")
         last = _files.load_history(self.file).last() if info["history"] else {}
         for key, value in (_about_rows(info) | _result_rows(archive, last)).items():
-            table.add_row(key, value)
+            table.add_row(key, _plain(value))
         _CONSOLE.print(table)
         return 0
 
@@ -184,7 +185,8 @@ class Plot:
         from .analysis.plots import plot_run
 
         out = self.out or self.file.with_suffix(".png")
-        plot_run(_files.load_archive(self.file), _files.load_history(self.file), out, title=self.file.stem)
+        history = _files.load_history(self.file) if _files.file_info(self.file)["history"] else None
+        plot_run(_files.load_archive(self.file), history, out, title=self.file.stem)
         _CONSOLE.print(f"picture  {out}")
         return 0
 
@@ -203,14 +205,19 @@ def _fit(optimizer: Optimizer, out: Path, evaluations: int | None, flags: Any, o
     return 130 if result.stopped_by == "interrupt" else 0
 
 
+def _plain(text: str) -> str:
+    """A text from a file, without what a terminal would take for an instruction."""
+    return escape("".join(letter if letter.isprintable() else "?" for letter in text))
+
+
 def _about_rows(info: dict[str, Any]) -> dict[str, str]:
     """What a file says of itself, for people."""
     listed = lambda record, *leave: ", ".join(f"{k}={v}" for k, v in record.items() if k not in leave)
     task, rows = info["task"], {}
     if algorithm := info.get("algorithm"):
-        rows["algorithm"] = f"{algorithm['name']} ({listed(algorithm, 'name')})"
+        rows["algorithm"] = f"{algorithm.get('name')} ({listed(algorithm, 'name')})"
     world = {key: task[key] for key in ("backend", "episode_length") if key in task}
-    rows |= {"task": f"{task['name']} ({listed(world)})", "policy": listed(info["policy"])}
+    rows |= {"task": f"{task.get('name')} ({listed(world)})", "policy": listed(info["policy"])}
     if "seed" in info:
         rows["seed"] = str(info["seed"])
     if about := info.get("about"):

@@ -69,9 +69,10 @@ def _flush_folder(folder: Path):
 
 
 def sweep(path: str | os.PathLike):
-    """Removes what runs that were killed on this machine while they wrote `path` left beside it."""
+    """Removes what runs that were killed on this machine while they wrote `path`, or episodes of it, left beside it."""
     path = real(path)
-    ours = re.compile(rf"\.{re.escape(path.name)}\.{_machine()}-([1-9]\d{{0,8}})-[0-9a-f]{{8}}\.tmp")
+    name = rf"(?:{re.escape(path.name)}|{re.escape(path.stem)}\.trajectories-\d+{re.escape(path.suffix)})"
+    ours = re.compile(rf"\.{name}\.{_machine()}-([1-9]\d{{0,8}})-[0-9a-f]{{8}}\.tmp")
     with contextlib.suppress(OSError):  # what cannot be removed does no harm
         for name in os.listdir(path.parent):
             match, orphan = ours.fullmatch(name), path.parent / name

@@ -43,7 +43,7 @@ class Writer:
     """
 
     def __init__(self, path: str | os.PathLike, recorder: Recorder | None = None):
-        self.path, self._recorder = Path(path), recorder
+        self.path, self._recorder = Path(path).absolute(), recorder  # a callback may change the working folder
         self.asked: int | None = None  # the generation that came last
         self.written: int | None = None  # the generation in the file, once this writer has written it
         self.failures = 0
@@ -264,7 +264,14 @@ def _writer(path: Path, ours: set[Path], overwrite: bool, recorder: Recorder | N
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise PermissionError(f"{path.parent} is not writable; choose another folder for the checkpoint")
     writer = Writer(path, recorder)
-    if path.exists() and real(path) not in ours and not overwrite:
+    foreign = real(path) not in ours and not overwrite
+    if foreign and recorder is not None and recorder.next_part.exists():
+        writer.close()
+        raise FileExistsError(
+            f"{recorder.next_part} holds recorded episodes of another run; choose another name for the checkpoint, or "
+            "replace them: overwrite=True or `--overwrite`"
+        )
+    if foreign and path.exists():
         writer.close()
         raise FileExistsError(
             f"{path} already holds a run. Go on with it: Optimizer.load({str(path)!r}) or `asciime resume "

@@ -1,14 +1,18 @@
 """Whether what a file says fits together: the checks after reading, before anything is made of it."""
 
 import re
+from typing import Any
 
+import jax
 import numpy as np
 from scipy.spatial import KDTree
 
+from ._buffer import Buffer
+from ._loop import OPERATOR_NAME
 from ._reading import Reader
 
 DIMENSIONS = 256  # most that a descriptor of ours has
-NAME = re.compile(r"[a-z0-9_]{1,64}")
+NAME = re.compile(OPERATOR_NAME)
 ROWS = {
     "genotype": (np.float32, 2),
     "fitness": (np.float32, 1),
@@ -81,8 +85,19 @@ def check_archive(reader: Reader, rows: dict[str, np.ndarray], space: dict[str, 
     unit = lambda points: np.clip((points.astype(np.float64) - low) / width, 0, 1)
     centres, places = unit(space["centroids"]), unit(rows["descriptor"][filled])
     own = np.linalg.norm(places - centres[filled], axis=1)
-    if len(own) and (own > KDTree(centres).query(places)[0] + 1e-4).any():
+    # In many dimensions the search is slow, and the more so the more cells a stranger asks for.
+    bearable = len(low) <= 8 or len(centres) * len(places) * len(low) < 2**28
+    if len(own) and bearable and (own > KDTree(centres).query(places)[0] + 1e-4).any():
         raise reader.wrong("an elite of the archive does not stand in the cell of its descriptor")
+
+
+def check_buffers(reader: Reader, state: Any):
+    """Positions in the buffers of an algorithm's state are in them."""
+    for buffer in jax.tree.leaves(state, is_leaf=lambda part: isinstance(part, Buffer)):
+        if isinstance(buffer, Buffer):
+            capacity = len(jax.tree.leaves(buffer.items)[0])
+            if not (0 <= buffer.cursor < capacity and 0 <= buffer.count <= capacity):
+                raise reader.wrong(f"cursor and count of a buffer in state should be within its {capacity} rows")
 
 
 def check_history(reader: Reader, columns: dict[str, np.ndarray]):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from ._atomic import real
 from ._consistent import read_operators
 from ._part_file import NO_EPISODES, Index, PartFile, parts_from
 from ._reading import Reader, open_file
@@ -56,7 +57,7 @@ class Trajectories:
     def __init__(self, reader: Reader):
         self.path, self.parts, self._operators = reader.path, parts_from(reader), read_operators(reader)
         self.task, self.policy, self.algorithm = (reader.record(name) for name in ("task", "policy", "algorithm"))
-        self._main = self.path.absolute()  # parts are opened later, perhaps from another working folder
+        self._main = real(self.path)  # parts are opened later, perhaps from another working folder
         low = self.task.get("descriptor_low")
         self._dims = len(low) if isinstance(low, list) else None
         self._widths = {"observation": self._width("obs_size"), "action": self._width("act_size")}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _loop
+from ._atomic import Lock
 from ._consistent import (
     ROWS,
     check_archive,
+    check_buffers,
     check_finite,
     check_history,
     check_run,
@@ -36,11 +39,13 @@ from ._loop import AbstractAlgorithm, Run
 from ._metrics import History
 from ._policy import AbstractPolicy
 from ._reading import Reader, open_file, short
-from ._storage import write_file
+from ._storage import versions, write_file
 from ._trajectories import Part, parts_from, parts_to_arrays
 from ._untrusted import trusted
 from ._view import ArchiveView
 from .tasks._task import AbstractProblem
+
+ARCHIVE = ("archive/centroids", "archive/low", "archive/high", "archive/first_filled", "archive/elites/")
 
 
 class Saved(NamedTuple):
@@ -73,8 +78,12 @@ def save_run(path: str | os.PathLike, saved: Saved):
     write_file(path, "run", attributes, arrays | scales | parts_to_arrays(saved.parts))
 
 
-def save_archive(path: str | os.PathLike, archive: ArchiveView):
+def save_archive(path: str | os.PathLike, archive: ArchiveView, overwrite: bool = False):
     """Stores an archive alone, as merging or evaluating again makes one; `load_archive` reads it like any other."""
+    if Path(path).exists() and not overwrite:
+        raise FileExistsError(
+            f"{path} is there already, perhaps with a run in it; choose another name, or overwrite=True"
+        )
     policy = archive._policy
     size = archive.genotype.shape[1]
     custom = archive.policy_description or json.dumps({"kind": CUSTOM, "type": "unknown", "size": size})
@@ -95,7 +104,9 @@ def save_archive(path: str | os.PathLike, archive: ArchiveView):
     arrays = {f"archive/elites/{name}": rows[name] for name in (*ROWS, "source") if name in rows}
     arrays["archive/first_filled"] = rows["first_filled"]
     arrays |= {f"archive/{name}": getattr(archive, name) for name in ("centroids", "low", "high")}
-    write_file(path, "archive", attributes, arrays | _scales(archive.cells, len(archive.low), archive.descriptor_names))
+    scales = _scales(archive.cells, len(archive.low), archive.descriptor_names)
+    with Lock(path):
+        write_file(path, "archive", attributes, arrays | scales)
 
 
 def load_run(
@@ -112,6 +123,7 @@ def load_run(
         made = make(make_algorithm, "algorithm", algorithm, allow_changes)
         network = make(make_policy, "policy", policy or (problem and problem.policy))
         world = make(make_problem, "task", network, problem, allow_changes)
+        _same_versions(reader)
         seed = reader.number("seed")
         if not 0 <= seed < 2**32:
             raise reader.wrong(f"the attribute seed should be from 0 to {2**32 - 1}; it is {seed}")
@@ -122,6 +134,8 @@ def load_run(
         space = read_space(reader, len(rows["fitness"]), world.descriptor_size)
         check_archive(reader, rows, space, len(operators))
         run = _read_run(reader, made, world, rows | space)
+        if not np.array_equal(run_key(run), run_key(jax.random.key(seed))):
+            raise reader.wrong(f"run/key is not the key of its seed, {seed}")
         history = _read_history(reader, operators)
         filled = rows["fitness"] > -np.inf
         check_run(reader, history.to_dict(), int(run.generation), int(run.evaluations), filled)
@@ -140,7 +154,7 @@ def load_archive(
     - `untrusted`: whether the file comes from a stranger: it is then parsed by another process, with limits on
       memory and time, so that nothing in it can harm this one.
     """
-    with trusted(path, untrusted) as file, open_file(file, "run", "archive") as reader:
+    with trusted(path, untrusted, ARCHIVE) as file, open_file(file, "run", "archive") as reader:
         task, text, operators = reader.record("task"), reader.text("policy"), read_operators(reader)
         rows = read_rows(reader)
         network = _network(reader, policy, rows["genotype"].shape[1])
@@ -163,7 +177,7 @@ def load_archive(
 
 def load_history(path: str | os.PathLike, *, untrusted: bool = False) -> History:
     """The history in a run's file."""
-    with trusted(path, untrusted) as file, open_file(file, "run") as reader:
+    with trusted(path, untrusted, ("history/",)) as file, open_file(file, "run") as reader:
         return _read_history(reader, read_operators(reader))
 
 
@@ -182,6 +196,11 @@ def file_info(path: str | os.PathLike) -> dict[str, Any]:
             "history": reader.has("history"),
             "parts": parts_from(reader),
         }
+
+
+def run_key(key: Any) -> np.ndarray:
+    """The data of a random key, or of a run's."""
+    return np.asarray(jax.random.key_data(getattr(key, "key", key)))
 
 
 def _read_run(
@@ -204,10 +223,12 @@ def _read_run(
         return values
 
     like_key = jax.eval_shape(jax.random.key_data, like.key)
+    reader.allow(sum(leaf.size * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves((like.archive, like.state))))
     run = jax.tree_util.tree_map_with_path(read, _Groups(like.archive, like.state, _counters(like)))
     key, generation, evaluations = (run.run[name] for name in ("key", "generation", "evaluations"))
     if min(generation, evaluations) < 0:
         raise reader.wrong("its counters should be at least 0")
+    check_buffers(reader, run.state)
     put = lambda tree: jax.tree.map(jax.device_put, tree)
     return Run(
         archive=put(run.archive),
@@ -228,6 +249,15 @@ class _Groups(NamedTuple):
 
 def _counters(run: Run) -> dict[str, Any]:
     return {"key": run.key, "generation": run.generation, "evaluations": run.evaluations}
+
+
+def _same_versions(reader: Reader):
+    """Warns where the same seed need not give the same bits any more."""
+    stored, now = reader.record("versions"), json.loads(versions())
+    changed = [f"{name} {stored.get(name)} → {now[name]}" for name in ("jax", "brax") if stored.get(name) != now[name]]
+    if changed:
+        text = f"{reader.path}: written with other versions ({', '.join(changed)}): it goes on, but may round otherwise"
+        warnings.warn(text, UserWarning, stacklevel=4)
 
 
 def _described(reader: Reader, maker: Callable, name: str, *args: Any) -> Any:
@@ -253,6 +283,8 @@ def _network(reader: Reader, given: AbstractPolicy | None, size: int) -> Abstrac
 def _read_history(reader: Reader, operators: tuple[str, ...]) -> History:
     history = History(operators)
     rows = reader.shape("history/generation")[0]
+    if len(rows) != 1:
+        raise reader.wrong("history/generation should be a column")
     columns = {name: reader.array(f"history/{name}", rows, history.kind(name)) for name in history.columns}
     check_history(reader, columns)
     history.extend(columns)

@@ -15,6 +15,7 @@ from ._spread import each_row
 from .tasks._task import AbstractProblem, AbstractTask, Evaluation, Trajectory, episode_keys
 
 INITIAL = "initial"  # the operator of the rows that `policy.init` drew
+OPERATOR_NAME = "[a-z0-9_]{1,64}"  # history and files name columns after operators
 CHUNK = 64  # most generations in one device call
 
 
@@ -148,7 +149,7 @@ def tell(
 ) -> tuple[Run, Feedback, Record]:
     """Offers evaluated rows to the archive and lets the algorithm learn; `state` is what `ask` returned."""
     _, evaluate_key, key = keys(run)
-    valid = finite_rows(evaluation)
+    valid = finite_rows(evaluation) & jnp.isfinite(offspring.genotype).all(axis=1)
     extra = -(-offspring.steps // problem.episode_length)  # episodes' worth of steps spent inside ask
     newcomers = _newcomers(algorithm, offspring, evaluation, evaluate_key, run.evaluations)
     archive, added, gain = run.archive.add(newcomers, offspring.candidate & valid)

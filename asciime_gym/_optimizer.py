@@ -3,7 +3,10 @@
 import dataclasses
 import json
 import os
+import re
+import sys
 import time
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -35,6 +38,10 @@ _start = compiled(_loop.start)
 _ask = compiled(_loop.ask)
 _tell = compiled(_loop.tell)
 _MOST = np.iinfo(np.int32).max
+_NOT_RECORDED = (
+    "{}: trajectories were recorded so far, and are not from here on: the elites to come will have no episode. To go "
+    "on: record_trajectories=… or `--record-trajectories`"
+)
 
 
 def _like_generations(fixed: tuple, run: _loop.Run) -> Any:
@@ -78,6 +85,7 @@ class Optimizer:
         self._ours: set[Path] = set()  # files that hold this run, and may be written over
         self._checkpoints: Checkpoints | None = None  # of the fit that is going on
         self._recorder: Recorder | None = None  # of its trajectories
+        self._unsaved: Recorder | None = None  # of an earlier fit, whose last files could not be written
 
     # What there is -------------------------------------------------------------------------------------------
 
@@ -206,16 +214,19 @@ class Optimizer:
         checkpoints = Checkpoints(
             checkpoint, checkpoint_every, self._saved, ours=self._ours, overwrite=overwrite, recorder=recorder
         )
-        if recorder:
-            display.say(estimate(self.task, recorder.record, budget.evaluations).text)
         self._asked = None  # an unanswered ask is asked again: the same rows
         before, self._checkpoints = self._checkpoints, checkpoints
         self._recorder = recorder
         try:
+            if recorder and first_process() and progress is not False:
+                print(estimate(self.task, recorder.record, budget.evaluations).text, file=sys.stderr)
+            elif self._parts and checkpoint is not None and recorder is None:
+                warnings.warn(_NOT_RECORDED.format(checkpoint), UserWarning, stacklevel=2)
             stopped_by = drive(self, budget, listeners, checkpoints, display)
         finally:
             self._checkpoints, self._recorder = before, None
             self._parts = tuple(recorder.parts) if recorder else self._parts
+            self._unsaved = recorder if recorder and recorder.pending_bytes else self._unsaved
             checkpoints.close()
             if checkpoint is not None and checkpoints.written:
                 self._ours.add(real(checkpoint))
@@ -261,6 +272,10 @@ class Optimizer:
         """Stores the run in one HDF5 file, which takes an old one's place only when it is complete."""
         if first_process() and not (self._checkpoints and self._checkpoints.save(path)):  # of several processes
             with Lock(path):
+                recorder = self._recorder or self._unsaved
+                if recorder:
+                    self._parts = tuple(recorder.flush(self.evaluations))
+                    self._unsaved = None
                 save_run(path, self._saved())
         self._ours.add(real(path))
 
@@ -297,6 +312,9 @@ class Optimizer:
 def _check(algorithm: Any, task: Any, seed: Any):
     if not isinstance(algorithm, AbstractAlgorithm):
         raise TypeError(f"expected an algorithm such as asciime_gym.AsciiME(); got {algorithm!r}")
+    for name in _loop.operators(algorithm):
+        if not re.fullmatch(_loop.OPERATOR_NAME, name):
+            raise ValueError(f"operators are named with small letters, digits and _, 64 at most; got {name!r}")
     if not isinstance(task, AbstractProblem):
         raise TypeError(f"expected a task, make_task(…), or a Problem; got {task!r}")
     if int(seed) != seed or not 0 <= seed < 2**32:

@@ -14,7 +14,7 @@ from ._reading import Reader, open_file
 from ._storage import FileError
 
 Rows = dict[str, np.ndarray]  # datasets of a part, by name
-_NAME = re.compile(r"[^/\\:\x00-\x1f]*\.trajectories-([0-9]{6,12})(\.[^/\\:.\x00-\x1f]*)?")
+_NAME = re.compile(r"[^/\\\x00]*\.trajectories-([0-9]{6,12})(\.[^/\\.\x00]*)?")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _COUNTS = ("episodes", "steps", "first", "last")
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
+from ._atomic import real
 from ._part_file import Part as Part
 from ._part_file import Rows, part_name, starts
 from ._part_file import parts_from as parts_from
@@ -38,12 +39,17 @@ class Recorder:
     def __init__(self, path: str | os.PathLike, record: str, parts: Sequence[Part] = ()):
         if record not in get_args(Record):
             raise ValueError(f'record_trajectories must be "elites", "all" or None; got {record!r}')
-        self._path = Path(path)
+        self._path = real(path)
         self.record = cast(Record, record)
         self._parts = list(parts)
         self._held: list[Rows] = []  # one a generation
         self.given_up = False
         self._changing, self._flushing = threading.Lock(), threading.Lock()
+
+    @property
+    def next_part(self) -> Path:
+        """The file that the next flush writes."""
+        return self._path.with_name(part_name(self._path, len(self._parts) + 1))
 
     @property
     def parts(self) -> list[Part]:

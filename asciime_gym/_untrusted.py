@@ -9,9 +9,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from ._reading import EXPANSION, LARGEST, ROOM, open_file
 from ._storage import BLOCK, FORMAT, FileError, Kind, write_file
@@ -22,30 +22,42 @@ NUMBERS = ("seed",)
 
 
 @contextlib.contextmanager
-def trusted(path: str | os.PathLike, untrusted: bool) -> Iterator[Path]:
-    """The file itself, or a clean copy of it that lives as long as the context."""
+def trusted(path: str | os.PathLike, untrusted: bool, only: Sequence[str] = ("",)) -> Iterator[Path]:
+    """The file itself, or a clean copy of it, of names that begin so, that lives as long as the context."""
     path = Path(path)
     if not untrusted:
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "clean.h5"
-        _parse_elsewhere(path, copy)
+        _parse_elsewhere(path, copy, only)
         try:
             yield copy
         except FileError as error:
             raise FileError(str(error).replace(str(copy), str(path))) from None
 
 
-def _parse_elsewhere(path: Path, copy: Path):
+def _parse_elsewhere(path: Path, copy: Path, only: Sequence[str]):
     try:
         size = path.stat().st_size
     except OSError as error:
         raise FileError(f"{path}: there is no such file, or it cannot be read ({error.strerror})") from error
     seconds = SECONDS + min(size, LARGEST) // 10**7
-    command = [sys.executable, "-m", "asciime_gym._untrusted", str(path.resolve()), str(copy), str(seconds)]
+    # -P: nothing is imported from the folder that we happen to be in, which may be the stranger's, too.
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "asciime_gym._untrusted",
+        str(path.resolve()),
+        str(copy),
+        str(seconds),
+        *only,
+    ]
+    home = os.pathsep.join([str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    options: Any = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * seconds, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, timeout=2 * seconds, env={**os.environ, "PYTHONPATH": home}, **options)
     except subprocess.TimeoutExpired:
         raise FileError(f"{path}: reading it took over {2 * seconds} s and was ended; do not use it") from None
     if done.returncode == 2:
@@ -66,15 +78,15 @@ def limit(size: int, seconds: int):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def clean_copy(path: Path, copy: Path):
-    """Writes what is plain in a file to another."""
+def clean_copy(path: Path, copy: Path, only: Sequence[str] = ("",)):
+    """Writes what is plain in a file to another: the datasets whose names begin so."""
     kinds = get_args(Kind)
     with open_file(path, *kinds) as reader:
         kind = next(kind for kind in kinds if FORMAT.format(kind) == reader.text("format"))
         attributes: dict[str, str | int] = {name: reader.text(name) for name in TEXTS if reader.has(name)}
         attributes |= {name: reader.number(name) for name in NUMBERS if reader.has(name)}
         arrays = {}
-        for name in reader.names():
+        for name in (name for name in reader.names() if name.startswith(tuple(only))):
             shape, dtype = reader.shape(name)
             arrays[name] = reader.array(name, shape, dtype)
         write_file(copy, kind, attributes, arrays)
@@ -84,7 +96,7 @@ def main() -> int:
     path, copy, seconds = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     try:
         limit(max(path.stat().st_size - BLOCK, 0), seconds)
-        clean_copy(path, copy)
+        clean_copy(path, copy, sys.argv[4:] or ("",))
     except FileError as error:
         print(error, file=sys.stderr)
         return 2

@@ -166,11 +166,11 @@ class ArchiveView:
         """Writes the columns of `to_dataframe` to a CSV file; needs no extra."""
         _tables.write_csv(path, self, genotype)
 
-    def save(self, path: str | os.PathLike):
-        """Stores the archive in an HDF5 file that `load_archive` reads."""
+    def save(self, path: str | os.PathLike, *, overwrite: bool = False):
+        """Stores the archive in an HDF5 file that `load_archive` reads; `overwrite`: even in the place of another."""
         from ._files import save_archive  # which imports this module
 
-        save_archive(path, self)
+        save_archive(path, self, overwrite)
 
     def rows(self) -> dict[str, np.ndarray]:
         """Every column at full length, a row per cell, filled or not; `operator` by its number in `operators`."""

@@ -522,3 +522,57 @@ def test_a_disk_that_is_full(small_disk, digests, frees, left):
     assert loaded(small_disk / "run.h5") == (generation, digests[generation])
     assert f"holds generation {generation} of 8" in told[1]
     assert files == (["run.h5"] if frees == "frees" else ["filler", "run.h5"])
+
+
+class Disk:
+    """What a power cut would leave: contents as they were when they were last flushed, names as their folder's were."""
+
+    def __init__(self, folder: Path, monkeypatch):
+        self.folder, self.kept, self.renamed, self.states = folder, {}, [], []
+        self._fsync, self._replace = os.fsync, os.replace
+        monkeypatch.setattr(os, "fsync", self.fsync)
+        monkeypatch.setattr(os, "replace", self.replace)
+
+    def fsync(self, handle: int):
+        self._fsync(handle)
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        if path.is_dir():
+            self.kept, self.renamed = self.after_renames(), []
+        else:
+            self.kept[path.name] = path.read_bytes()
+        self.note()
+
+    def replace(self, old, new):
+        self._replace(old, new)
+        self.renamed.append((Path(old).name, Path(new).name))
+        self.note()
+
+    def after_renames(self) -> dict[str, bytes]:
+        names = dict(self.kept)
+        for old, new in self.renamed:
+            names[new] = names.pop(old, b"")  # never flushed: the name is there, the contents are not
+        return names
+
+    def note(self):
+        self.states += [dict(self.kept), self.after_renames()]
+
+
+def test_a_power_cut_at_any_moment(tmp_path, monkeypatch, digests):
+    """A file and the parts that it lists are on the disk together, or the previous ones are."""
+    disk, generations = Disk(tmp_path, monkeypatch), 4
+    made = optimizer()
+    options = {"checkpoint": tmp_path / "run.h5", "checkpoint_every": 1, "record_trajectories": "all"}
+    made.fit(evaluations=generations * BATCH, **options)
+    monkeypatch.undo()
+    found = []
+    for number, state in enumerate(disk.states):
+        folder = tmp_path / f"state_{number}"
+        folder.mkdir()
+        for name, data in state.items():
+            (folder / name).write_bytes(data)
+        if "run.h5" in state:
+            loaded = ag.Optimizer.load(folder / "run.h5", task=TASK)
+            assert digest(loaded._run) == digests[loaded.generation]
+            assert len(list(ag.load_trajectories(folder / "run.h5"))) == loaded.evaluations
+            found.append(loaded.generation)
+    assert found == sorted(found) and found[-1] == generations and len(disk.states) > 2 * len(set(found))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import Walk
+from helpers import Walk, edited
 
 import asciime_gym as ag
 from asciime_gym import __main__ as command_line
@@ -73,6 +73,12 @@ def test_record_info_export(small, tmp_path, capsys, monkeypatch):
     assert len(lines) == 1 + len(ag.load_archive(path)) and lines[0].startswith("cell,objective,measures_0")
     ag.load_archive(path).save(tmp_path / "archive.h5")
     assert small(["info", str(tmp_path / "archive.h5")]) == 0  # an archive without a run
+    assert small(["plot", str(tmp_path / "archive.h5")]) == 0
+    assert (tmp_path / "archive.png").stat().st_size > 10_000
+    with edited(path) as file:
+        file.attrs["task"] = np.bytes_(file.attrs["task"].replace(b'"walk"', b'"[/x]\\u001b[31m"'))
+    assert small(["info", str(path)]) == 0  # what a file says is shown, not obeyed
+    assert "[/x]?[31m" in capsys.readouterr().out
     assert small(["export", str(path)]) == 2
     assert "--csv FILE" in capsys.readouterr().err
 

@@ -29,7 +29,7 @@ def test_examples_run(tmp_path, monkeypatch, capsys):
     assert coverage[1] > 0.9  # the arm
     assert names["action"].shape == (3,)
     assert names["episode"].steps == names["archive"].best().steps
-    assert len(names["merged"]) >= len(names["archive"]) > 0
+    assert len(names["again"].corrected) > 0
 
 
 def test_the_readme_says_only_what_is_there():

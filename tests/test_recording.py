@@ -73,6 +73,47 @@ def test_the_checkpoint_lists_what_is_there_and_says_what_is_needed(tmp_path):
         list(ag.load_trajectories(tmp_path / "run.h5"))
 
 
+def test_episodes_of_a_run_that_was_kept_are_not_written_over(tmp_path):
+    algorithm = ALGORITHMS["map_elites"]
+    run(algorithm, tmp_path / "run.h5", 2, record_trajectories="all")
+    (tmp_path / "run.h5").rename(tmp_path / "best.h5")
+    with pytest.raises(FileExistsError, match="recorded episodes of another run"):
+        run(algorithm, tmp_path / "run.h5", 2, record_trajectories="all")
+    assert len(list(ag.load_trajectories(tmp_path / "best.h5"))) == 2 * algorithm.batch_size
+
+
+def test_odd_names_links_and_saves_elsewhere(tmp_path):
+    algorithm, path = ALGORITHMS["map_elites"], tmp_path / "f" / "2024-05-01T12:30 a.h5"
+    made = ag.Optimizer(algorithm, TASK, centroids=64)
+    copies = []
+
+    def save(optimizer, row):
+        optimizer.save(path.with_name("copy.h5"))
+        copies.append(len(ag.load_trajectories(path.with_name("copy.h5"))))
+
+    options = {"checkpoint": path, "record_trajectories": "all", "callbacks": save}
+    made.fit(evaluations=3 * algorithm.batch_size, **options)
+    assert copies == [(i + 1) * algorithm.batch_size for i in range(3)]
+    link = tmp_path / "link.h5"
+    link.symlink_to(path)
+    assert len(list(ag.load_trajectories(link))) == 3 * algorithm.batch_size
+    with pytest.warns(UserWarning, match="recorded so far"):
+        made.fit(evaluations=4 * algorithm.batch_size, checkpoint=path)
+
+
+def test_what_could_not_be_written_is_saved_later(tmp_path, monkeypatch):
+    from asciime_gym import _trajectories
+
+    algorithm, path, write = ALGORITHMS["map_elites"], tmp_path / "run.h5", _trajectories.write_file
+    full = lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    monkeypatch.setattr(_trajectories, "write_file", full)
+    with pytest.warns(RuntimeWarning, match="could not be written"):
+        made = run(algorithm, path, 2, record_trajectories="all")
+    monkeypatch.setattr(_trajectories, "write_file", write)
+    made.save(path)
+    assert len(list(ag.load_trajectories(path))) == 2 * algorithm.batch_size
+
+
 def test_a_disk_that_takes_nothing_does_not_eat_the_memory(tmp_path, monkeypatch):
     from asciime_gym import _trajectories
 

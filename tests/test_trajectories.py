@@ -426,9 +426,9 @@ GOOD = Part("run.trajectories-000001.h5", "0" * 64, 2, 5, 0, 1)
     [
         *([GOOD._replace(name=name)] for name in (
             "/etc/run.trajectories-000001.h5", "../run.trajectories-000001.h5", "a/run.trajectories-000001.h5",
-            "a\\run.trajectories-000001.h5", "C:run.trajectories-000001.h5", "..", ".", "", "run.h5",
+            "a\\run.trajectories-000001.h5", "a\x00run.trajectories-000001.h5", "..", ".", "", "run.h5",
             "run.trajectories-000002.h5", "run.trajectories-1.h5", "run.trajectories-000001.h5/x",
-            "run.trajectories-00000١.h5", "run\n.trajectories-000001.h5",
+            "run.trajectories-00000١.h5",
         )),
         *([GOOD._replace(digest=digest)] for digest in ("", "0" * 63, "0" * 65, "g" * 64, "A" * 64)),
         *([GOOD._replace(**change)] for change in (

@@ -13,14 +13,17 @@ from ._optional import pyplot
 COLOURS = "viridis"  # perceptually even, and safe for colour-blind eyes
 
 
-def plot_run(archive: ArchiveView, history: History, path: str | os.PathLike, title: str = ""):
-    """Draws the archive and how it came about, and writes the picture to a file."""
+def plot_run(archive: ArchiveView, history: History | None, path: str | os.PathLike, title: str = ""):
+    """Draws the archive and, where that is known, how it came about, and writes the picture to a file."""
     if not len(archive):
         raise ValueError("the archive is empty: there is nothing to draw yet")
     plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8), width_ratios=(1.35, 1), layout="constrained")
+    if history is None:
+        figure, left = plt.subplots(figsize=(7, 4.8), layout="constrained")
+    else:
+        figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8), width_ratios=(1.35, 1), layout="constrained")
+        plot_history(history, right)
     plot_archive(archive, left)
-    plot_history(history, right)
     summary = f"{100 * archive.coverage:.1f} % of {archive.cells:,} cells, QD score {archive.qd_score:,.0f}"
     figure.suptitle(f"{title}: {summary}" if title else summary)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
