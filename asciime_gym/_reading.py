@@ -13,7 +13,6 @@ import math
 import os
 import re
 import stat
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +20,7 @@ from typing import Any, BinaryIO
 import h5py
 import numpy as np
 
+from ._chunks import FILTERS, unpacked
 from ._storage import BLOCK, FORMAT, SCHEMA, SEAL, FileError, Kind, contents_digest
 
 LARGEST = 64 * 2**30  # bytes of a file
@@ -31,7 +31,6 @@ CHUNK = 2**26  # bytes of a chunk
 SENTENCE = 1000  # letters of an error
 TEXT = 2**16  # bytes of an attribute
 OBJECTS, DEPTH = 1000, 8  # names in a file, and parts of a name
-FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 LAYOUTS = {h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS, h5py.h5d.CHUNKED}
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 AGAIN = "if it was copied, copy it again; else use an earlier copy of it"
@@ -106,7 +105,7 @@ class Reader:
         """A whole dataset, refused unless its shape (None: any length) and type are the expected ones."""
         dataset = self._dataset(name, shape, dtype)
         self._afford(name, dataset.shape, dataset.dtype)
-        return self._as(self._values(dataset, 0, len(dataset)) if dataset.shape else dataset[()], name, dtype)
+        return self._as(unpacked(dataset, 0, len(dataset)) if dataset.shape else dataset[()], name, dtype)
 
     @_guarded
     def rows(self, name: str, start: int, stop: int, shape: Shape, dtype: Any) -> np.ndarray:
@@ -115,7 +114,7 @@ class Reader:
         if not 0 <= start <= stop <= len(dataset):
             raise self.wrong(f"{name} has {len(dataset)} rows; there are no rows {start} to {stop}; {AGAIN}")
         self._afford(name, (stop - start, *dataset.shape[1:]), dataset.dtype, once=False)
-        return self._as(self._values(dataset, start, stop), name, dtype)
+        return self._as(unpacked(dataset, start, stop), name, dtype)
 
     @_guarded
     def names(self) -> list[str]:
@@ -225,42 +224,6 @@ class Reader:
         if size > DEFLATE * dataset.id.get_storage_size() + TEXT or chunk > CHUNK:
             raise self.wrong(f"{name} declares {size:,} bytes, in chunks of {chunk:,}, and does not hold as much")
         return dataset
-
-    def _values(self, dataset: h5py.Dataset, start: int, stop: int) -> np.ndarray:
-        """Rows of a dataset. Its chunks are unpacked here: HDF5 would follow a stream of zeros to its end."""
-        if dataset.chunks is None:
-            return dataset[start:stop]
-        rows, *others = dataset.chunks
-        if any(chunk < size for chunk, size in zip(others, dataset.shape[1:], strict=True)):
-            raise self.wrong(f"{dataset.name} should be in chunks of whole rows")
-        values = np.empty((stop - start, *dataset.shape[1:]), dataset.dtype)
-        inner = tuple(slice(size) for size in dataset.shape[1:])
-        for first in range(start // rows * rows, stop, rows):
-            chunk = self._chunk(dataset, (first, *(0 for _ in others)))[(slice(None), *inner)]
-            begin, end = max(first, start), min(first + rows, stop)
-            values[begin - start : end - start] = chunk[begin - first : end - first]
-        return values
-
-    def _chunk(self, dataset: h5py.Dataset, place: tuple[int, ...]) -> np.ndarray:
-        kind, shape = dataset.dtype, dataset.chunks
-        assert shape is not None
-        size = math.prod(shape) * kind.itemsize
-        info = dataset.id.get_chunk_info_by_coord(place)
-        if info.byte_offset is None or info.filter_mask or info.size > size + size // 8 + TEXT:
-            raise self.wrong(f"{dataset.name} lacks a chunk, or has one that is not packed like the others; {AGAIN}")
-        _, data = dataset.id.read_direct_chunk(place)
-        plan = dataset.id.get_create_plist()
-        for i in reversed(range(plan.get_nfilters())):
-            code = plan.get_filter(i)[0]
-            if code == h5py.h5z.FILTER_FLETCHER32:
-                data = data[:-4]  # the digest of the whole file was checked
-            elif code == h5py.h5z.FILTER_DEFLATE:
-                data = zlib.decompressobj().decompress(data, size + 4)
-            else:
-                data = np.frombuffer(data, np.uint8).reshape(kind.itemsize, -1).T.tobytes()
-        if len(data) != size:
-            raise self.wrong(f"a chunk of {dataset.name} holds {len(data):,} bytes instead of {size:,}; {AGAIN}")
-        return np.frombuffer(data, kind).reshape(shape)
 
     def _afford(self, name: str, shape: tuple[int, ...], dtype: np.dtype, once: bool = True):
         """Refuses what would take too much; a dataset that is read once is there to stay, rows come and go."""
