@@ -1,7 +1,7 @@
 """How fast: ratios against the straightforward way, measured side by side.
 
     .venv/bin/python scripts/bench.py            everything; about 45 minutes on two cores
-    .venv/bin/python scripts/bench.py --quick    the hopper only, in 3 minutes
+    .venv/bin/python scripts/bench.py --quick    the hopper only, in under 3 minutes
 
 The straightforward way is what public libraries do: one device, `jax.vmap` over `env.step`, always to the end of the
 episode. Every figure is a ratio of times taken in turns, so that a machine that is slower for a while is slower for
