@@ -472,6 +472,8 @@ def test_untrusted_files_are_read_in_another_process(whole, tmp_path):
     archive = ag.load_archive(whole, untrusted=True)
     np.testing.assert_array_equal(archive.genotype, live.genotype)
     assert len(ag.load_history(whole, untrusted=True)) == 3
+    loaded = ag.Optimizer.load(whole, task=TASK, untrusted=True)
+    assert same(loaded._run, ag.Optimizer.load(whole, task=TASK)._run)
     path = tmp_path / "cut.h5"
     path.write_bytes(whole.read_bytes()[:-9])
     with pytest.raises(ag.FileError, match=rf"{path}: not a complete file"):
