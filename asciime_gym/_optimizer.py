@@ -288,7 +288,7 @@ class Optimizer:
         task: AbstractProblem | None = None,
         policy: AbstractPolicy | None = None,
         allow_changes: bool = False,
-        untrusted: bool = False,
+        untrusted: bool | None = None,
     ) -> "Optimizer":
         """An optimizer that goes on exactly where the saved one stood.
 
@@ -297,7 +297,8 @@ class Optimizer:
         - `path`: the file.
         - `algorithm`, `task`, `policy`: only where the run used one of the user's own, which a file cannot hold.
         - `allow_changes`: whether an algorithm or a task that is given may differ from the one in the file.
-        - `untrusted`: whether the file comes from a stranger: it is then parsed by another process, with limits.
+        - `untrusted`: whether the file is parsed by another process, with limits on memory and time; by default any
+          file is that this process did not write.
         """
         optimizer = cls.__new__(cls)
         saved = load_run(path, algorithm, task, policy, allow_changes, untrusted)

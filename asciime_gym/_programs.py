@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import tempfile
@@ -21,6 +20,8 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax import export
+
+from ._versions import version
 
 PACKAGES = ("asciime_gym", "brax")  # whose files make a program
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "mujoco", "mujoco-mjx")  # whose versions do
@@ -126,14 +127,6 @@ def _sources() -> str:
                     status = path.stat()
                     files.append(f"{package}/{path.relative_to(place)} {status.st_size} {status.st_mtime_ns}")
     return f"{files}{[f'{name} {version(name)}' for name in LIBRARIES]}"
-
-
-def version(package: str) -> str:
-    """The version of an installed package."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _read(file: Path) -> export.Exported | None:

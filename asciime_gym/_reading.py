@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import h5py
 import numpy as np
 
-from ._chunks import FILTERS, unpacked
+from ._chunks import FILTERS, copy, unpacked
 from ._storage import BLOCK, FORMAT, SCHEMA, SEAL, FileError, Kind, contents_digest
 
 LARGEST = 64 * 2**30  # bytes of a file
@@ -142,6 +142,14 @@ class Reader:
         dataset = self._plain(name)
         return dataset.shape, dataset.dtype
 
+    @_guarded
+    def copy(self, name: str, file: h5py.File):
+        """Puts a dataset into another file, as it is stored."""
+        dataset = self._dataset(name, *self.shape(name))
+        if dataset.chunks is None:
+            self._afford(name, dataset.shape, dataset.dtype)
+        copy(dataset, file, name)
+
     def _json(self, name: str, kind: type) -> Any:
         try:
             value = json.loads(self.text(name))
@@ -258,6 +266,12 @@ def open_file(path: str | os.PathLike, *kinds: Kind) -> Iterator[Reader]:
         finally:
             with contextlib.suppress(Exception):
                 file.close()
+
+
+def sealed(path: str | os.PathLike) -> tuple[str, int]:
+    """Digest and size of a file of ours, which are what it states; HDF5 does not see it."""
+    with _opened(Path(path)) as raw:
+        return _sealed(Path(path), raw)
 
 
 @contextlib.contextmanager

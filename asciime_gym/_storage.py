@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import os
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from ._atomic import replacing
 from ._layout import SCALES, entry
-from ._programs import version
+from ._versions import versions
 
 Kind = Literal["run", "archive", "trajectories"]
 FORMAT = "asciime_gym {}"  # of each kind
@@ -22,7 +21,7 @@ CHUNK = 2**18  # bytes, about
 STEPS = 1024  # rows of a chunk of a dataset that may grow, at most: a few episodes
 SMALL = 1024  # entries up to which a dataset is not compressed
 _COMPRESSION: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True, "fletcher32": True}
-_VERSIONS = ("asciime_gym", "jax", "brax", "equinox", "optax", "numpy", "h5py")
+_written: set[str] = set()  # digests of what this process wrote
 
 
 class FileError(Exception):
@@ -56,7 +55,13 @@ def write_file(
     digest = seal(image)
     with replacing(path) as temporary, open(temporary, "r+b") as file:
         file.write(image.getbuffer())
+    _written.add(digest)
     return digest
+
+
+def written_here(digest: str) -> bool:
+    """Whether this process wrote a file with just these contents."""
+    return digest in _written
 
 
 def seal(file: Any) -> str:
@@ -81,11 +86,6 @@ def contents_digest(file: Any) -> tuple[str, int]:
         sum_.update(piece)
         size += len(piece)
     return sum_.hexdigest(), size
-
-
-def versions() -> str:
-    """What a file was written with, as JSON."""
-    return json.dumps({name: version(name) for name in _VERSIONS}, sort_keys=True)
 
 
 def _write_array(file: h5py.File, name: str, array: np.ndarray, resizable: bool):

@@ -1,10 +1,12 @@
-"""A file from a stranger, parsed by a process that may crash, hang or eat its memory, and that hands back a clean copy.
+"""A file is parsed by a process that may crash, hang or eat its memory, and that hands back a clean copy.
 
-The copy holds the same plain attributes and datasets, written by this package; whoever loads it then makes the same
-checks as of any other file.
+A right digest says that a file is as somebody wrote it, not who that was, and HDF5 can be crashed by what it reads. So
+HDF5 sees a file in this process only if this process wrote it. Any other is read in a small process with limits; it
+copies plain attributes and datasets into a new file, which whoever loads it then checks as any other.
 """
 
 import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -13,53 +15,57 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from ._reading import EXPANSION, LARGEST, ROOM, open_file
-from ._storage import BLOCK, FORMAT, FileError, Kind, write_file
+import h5py
+import numpy as np
+
+from ._reading import EXPANSION, LARGEST, ROOM, open_file, sealed
+from ._storage import BLOCK, FileError, Kind, seal, written_here
 
 SECONDS = 60  # and one for every 10 MB
-TEXTS = ("algorithm", "task", "policy", "operators", "written", "about", "record")
-NUMBERS = ("seed",)
+TEXTS = ("format", "versions", "algorithm", "task", "policy", "operators", "written", "about", "record")
+NUMBERS = ("schema", "seed")
+# This package without its `__init__`: what is imported for HDF5 alone takes a fraction of a second.
+_START = (
+    "import sys, types; package = types.ModuleType('asciime_gym'); package.__path__ = [sys.argv[1]]; "
+    "sys.modules['asciime_gym'] = package; from asciime_gym._untrusted import main; sys.exit(main(*sys.argv[2:]))"
+)
 
 
 @contextlib.contextmanager
-def trusted(path: str | os.PathLike, untrusted: bool, only: Sequence[str] = ("",)) -> Iterator[Path]:
-    """The file itself, or a clean copy of it, of names that begin so, that lives as long as the context."""
+def trusted(path: str | os.PathLike, untrusted: bool | None, only: Sequence[str] = ("",)) -> Iterator[Path]:
+    """The file itself, or a clean copy of it, of names that begin so, that lives as long as the context.
+
+    `untrusted=None`: the file itself only if this process wrote it.
+    """
     path = Path(path)
-    if not untrusted:
+    digest, size = sealed(path)
+    if untrusted is False or (untrusted is None and written_here(digest)):
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "clean.h5"
-        _parse_elsewhere(path, copy, only)
+        _parse_elsewhere(path, copy, size, only)
         try:
             yield copy
         except FileError as error:
             raise FileError(str(error).replace(str(copy), str(path))) from None
 
 
-def _parse_elsewhere(path: Path, copy: Path, only: Sequence[str]):
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise FileError(f"{path}: there is no such file, or it cannot be read ({error.strerror})") from error
+def _parse_elsewhere(path: Path, copy: Path, size: int, only: Sequence[str]):
     seconds = SECONDS + min(size, LARGEST) // 10**7
+    arguments = [str(Path(__file__).parent), str(path.resolve()), str(copy), str(seconds), *only]
     # -P: nothing is imported from the folder that we happen to be in, which may be the stranger's, too.
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "asciime_gym._untrusted",
-        str(path.resolve()),
-        str(copy),
-        str(seconds),
-        *only,
-    ]
-    home = os.pathsep.join([str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-P", "-c", _START, *arguments]
     options: Any = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
     try:
-        done = subprocess.run(command, timeout=2 * seconds, env={**os.environ, "PYTHONPATH": home}, **options)
+        done = subprocess.run(command, timeout=2 * seconds, **options)
     except subprocess.TimeoutExpired:
         raise FileError(f"{path}: reading it took over {2 * seconds} s and was ended; do not use it") from None
+    except (OSError, TypeError, ValueError) as error:
+        raise FileError(
+            f"{path}: the process that would parse it cannot be started ({error}); if you trust whoever wrote it, "
+            "untrusted=False parses it here"
+        ) from error
     if done.returncode == 2:
         raise FileError(done.stderr.strip().splitlines()[-1].replace(str(path.resolve()), str(path)))
     if done.returncode:
@@ -80,31 +86,26 @@ def limit(size: int, seconds: int):
 
 def clean_copy(path: Path, copy: Path, only: Sequence[str] = ("",)):
     """Writes what is plain in a file to another: the datasets whose names begin so."""
-    kinds = get_args(Kind)
-    with open_file(path, *kinds) as reader:
-        kind = next(kind for kind in kinds if FORMAT.format(kind) == reader.text("format"))
-        attributes: dict[str, str | int] = {name: reader.text(name) for name in TEXTS if reader.has(name)}
-        attributes |= {name: reader.number(name) for name in NUMBERS if reader.has(name)}
-        arrays = {}
+    image = io.BytesIO()
+    with open_file(path, *get_args(Kind)) as reader, h5py.File(image, "w", userblock_size=BLOCK) as file:
+        for name in filter(reader.has, TEXTS):
+            file.attrs[name] = np.bytes_(reader.text(name).encode())
+        for name in filter(reader.has, NUMBERS):
+            file.attrs[name] = np.int64(reader.number(name))
         for name in (name for name in reader.names() if name.startswith(tuple(only))):
-            shape, dtype = reader.shape(name)
-            arrays[name] = reader.array(name, shape, dtype)
-        write_file(copy, kind, attributes, arrays)
+            reader.copy(name, file)
+    seal(image)
+    copy.write_bytes(image.getbuffer())
 
 
-def main() -> int:
-    path, copy, seconds = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+def main(path: str, copy: str, seconds: str, *only: str) -> int:
     try:
-        limit(max(path.stat().st_size - BLOCK, 0), seconds)
-        clean_copy(path, copy, sys.argv[4:] or ("",))
+        limit(max(os.path.getsize(path) - BLOCK, 0), int(seconds))
+        clean_copy(Path(path), Path(copy), only or ("",))
     except FileError as error:
         print(error, file=sys.stderr)
         return 2
     except (OSError, MemoryError) as error:
-        print(f"{path}: cannot be read within bounds ({type(error).__name__})", file=sys.stderr)
+        print(f"{path}: cannot be read within bounds ({type(error).__name__}: {error})", file=sys.stderr)
         return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
