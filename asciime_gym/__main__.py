@@ -17,6 +17,7 @@ from ._flags import algorithm_from, flags_of
 from ._minari import export_minari
 from ._optimizer import Optimizer
 from ._process import prepare
+from ._spread import first_process
 from ._storage import FileError
 from .algorithms import ALGORITHMS
 from .tasks.locomotion import BACKENDS, ROBOTS, TASKS, make_task
@@ -202,7 +203,18 @@ def _fit(optimizer: Optimizer, out: Path, evaluations: int | None, flags: Any, o
         record_trajectories=flags.record_trajectories,
     )
     _show(optimizer, result, out)
+    if not _saved(optimizer, out):
+        print(f"asciime: the end of the run is not saved in {out}; the warnings above say why", file=sys.stderr)
+        return 1
     return 130 if result.stopped_by == "interrupt" else 0
+
+
+def _saved(optimizer: Optimizer, out: Path) -> bool:
+    """Whether the file holds all generations; of several processes only the first one writes, and knows."""
+    try:
+        return not first_process() or len(_files.load_history(out)) == optimizer.generation
+    except FileError:
+        return optimizer.generation == 0
 
 
 def _plain(text: str) -> str:

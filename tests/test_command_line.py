@@ -127,6 +127,17 @@ def test_a_folder_that_cannot_be_made(small, tmp_path, capsys):
     assert "cannot be made" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:.*could not be written")
+def test_an_end_that_is_not_saved_is_no_success(small, tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("asciime_gym._checkpoint.save_run", full)
+    out = tmp_path / "run.h5"
+    assert small([*RUN, "--evaluations", "32", "--out", str(out), "--quiet"]) == 1
+    assert f"not saved in {out}" in capsys.readouterr().err and not out.exists()
+
+
 def test_help_is_worth_reading():
     top = asciime("--help")
     assert top.returncode == 0 and all(

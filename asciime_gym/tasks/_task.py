@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -74,6 +74,9 @@ class Problem(AbstractProblem):
 class AbstractTask(AbstractProblem):
     """A problem that can evaluate policies by itself."""
 
+    # Whether `episodes` is plain Python, with environments that live on the host, rather than part of a program.
+    on_host: ClassVar[bool] = False
+
     name: eqx.AbstractVar[str]
 
     @abc.abstractmethod
@@ -87,7 +90,6 @@ class AbstractTask(AbstractProblem):
     ) -> Evaluation:
         """One episode per row, each from its own key; `life` may order the work, never change a result."""
 
-    @compiled
     def evaluate(
         self,
         genotypes: Float[Array, "batch params"] | Float[np.ndarray, "batch params"],
@@ -97,8 +99,34 @@ class AbstractTask(AbstractProblem):
         trajectory: bool = True,
     ) -> Evaluation:
         """One episode per row; row i uses `fold_in(key, i)`."""
-        keys = episode_keys(key, len(genotypes))
-        return self.episodes(jnp.asarray(genotypes, jnp.float32), keys, life=life, trajectory=trajectory)
+        play = evaluate if self.on_host else _evaluate_compiled
+        return play(self, genotypes, key, life=life, trajectory=trajectory)
+
+
+def evaluate(
+    task: AbstractTask,
+    genotypes: Float[Array, "batch params"] | Float[np.ndarray, "batch params"],
+    key: Key[Array, ""],
+    *,
+    life: Int[Array, " batch"] | None,
+    trajectory: bool,
+) -> Evaluation:
+    keys = episode_keys(key, len(genotypes))
+    return task.episodes(jnp.asarray(genotypes, jnp.float32), keys, life=life, trajectory=trajectory)
+
+
+_evaluate_compiled = compiled(evaluate)
+
+
+def program_view(problem: AbstractProblem) -> AbstractProblem:
+    """What a program may know of a problem: of a task that is played on the host, the record alone.
+
+    A program is kept as long as the process lives, and with it all that it was made for; a task's environments must
+    not be.
+    """
+    if isinstance(problem, AbstractTask) and problem.on_host:
+        return Problem(problem.policy, problem.descriptor_low, problem.descriptor_high, problem.episode_length)
+    return problem
 
 
 class SimulatorState(eqx.Module):
