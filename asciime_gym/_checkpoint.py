@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._atomic import Lock, real, sweep
-from ._files import Saved, save_run
+from ._files import Saved, save_run, trimmed
 from ._loop import CHUNK
 from ._spread import agreed, first_process
 from ._trajectories import PART_BYTES, Recorder
@@ -24,7 +24,7 @@ CHECKPOINT_SECONDS = 60.0
 
 def host_copy(saved: Saved) -> Saved:
     """The run as it stands, out of the device's reach: the run itself is given away to the next device call."""
-    copy = saved._replace(run=jax.tree.map(_host, saved.run), history=saved.history.copy())
+    copy = saved._replace(run=jax.tree.map(_host, trimmed(saved).run), history=saved.history.copy())
     if int(copy.run.generation) != len(copy.history):  # better the last good file than one that cannot go on
         raise RuntimeError("the run was cut off within a generation")
     return copy

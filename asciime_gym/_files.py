@@ -1,5 +1,6 @@
 """What a file holds: an optimizer's run or an archive on the way out, the same or a part of it on the way in."""
 
+import dataclasses
 import json
 import os
 import warnings
@@ -58,6 +59,13 @@ class Saved(NamedTuple):
     run: Run
     history: History
     parts: tuple[Part, ...] = ()  # files of recorded trajectories
+
+
+def trimmed(saved: Saved) -> Saved:
+    """The run with no more room in it than what was spent so far needs: so it is stored."""
+    run = saved.run
+    state = saved.algorithm.room(saved.problem, run.state, int(run.evaluations))
+    return saved._replace(run=dataclasses.replace(run, state=state))
 
 
 def save_run(path: str | os.PathLike, saved: Saved):
@@ -211,8 +219,14 @@ def _read_run(
 ) -> Run:
     """The run, each part of it shaped as this algorithm and problem would make it."""
     centroids, seed = jnp.asarray(known["centroids"]), jnp.uint32(0)
+    spent = int(reader.array("run/evaluations", (), np.int32))
+
+    def blank() -> Run:
+        run = _loop.start(algorithm, world, centroids, seed)
+        return dataclasses.replace(run, state=algorithm.room(world, run.state, spent))
+
     try:
-        like = jax.eval_shape(lambda: _loop.start(algorithm, world, centroids, seed))
+        like = jax.eval_shape(blank)
     except Exception as error:
         raise reader.wrong(f"its algorithm and task do not go together ({short(error)})") from error
 

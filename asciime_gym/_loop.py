@@ -1,6 +1,7 @@
 """The one loop, beside its contract: every algorithm is an `AbstractAlgorithm`, and this is its only caller."""
 
 import abc
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +18,7 @@ from .tasks._task import AbstractProblem, AbstractTask, Evaluation, Trajectory, 
 INITIAL = "initial"  # the operator of the rows that `policy.init` drew
 OPERATOR_NAME = "[a-z0-9_]{1,64}"  # history and files name columns after operators
 CHUNK = 64  # most generations in one device call
+NO_GENERATION = 2**32 - 1  # folded into the key of what happens before the first one
 
 
 class Offspring(eqx.Module):
@@ -26,7 +28,7 @@ class Offspring(eqx.Module):
     operator: Int[Array, " batch"]  # position in `operators(algorithm)`
     candidate: Bool[Array, " batch"]  # which rows may enter the archive
     life: Int[Array, " batch"]  # steps each is expected to live: orders the work, never changes a result
-    target: Float[Array, "batch dims"] | None  # the descriptor aimed at
+    target: Float[Array, "batch dims"] | None  # the descriptor aimed at; NaN where a row aims at none
     steps: Int[Array, ""]  # environment steps spent inside ask
 
 
@@ -59,15 +61,16 @@ class AbstractAlgorithm(eqx.Module):
         """What to keep beside an elite of its one trajectory; `None` where nothing is."""
 
     @abc.abstractmethod
-    def init(
-        self,
-        problem: AbstractProblem,
-        archive: Archive,
-        evaluation: Evaluation,
-        feedback: Feedback,
-        key: Key[Array, ""],
-    ) -> Any:
-        """The state after the initial rows were evaluated."""
+    def init(self, problem: AbstractProblem, key: Key[Array, ""]) -> Any:
+        """The state before the first generation."""
+
+    @abc.abstractmethod
+    def room(self, problem: AbstractProblem, state: Any, evaluations: int) -> Any:
+        """The state with room for what that many evaluations in all can bring, those spent so far included.
+
+        It may change shapes, so it is called between programs; no result depends on it. `init` makes room for one
+        generation.
+        """
 
     @abc.abstractmethod
     def ask(self, problem: AbstractProblem, archive: Archive, state: Any, key: Key[Array, ""]) -> tuple[Offspring, Any]:
@@ -83,7 +86,7 @@ class AbstractAlgorithm(eqx.Module):
         feedback: Feedback,
         key: Key[Array, ""],
     ) -> Any:
-        """The state after `offspring` was evaluated and offered to the archive."""
+        """The state after `offspring` was evaluated and offered to the archive; the initial rows come here, too."""
 
 
 class Run(eqx.Module):
@@ -117,26 +120,24 @@ def start(
         """Only its shapes are used: what the first generation will put where."""
         zero = jnp.zeros((), jnp.int32)
         evaluation = _blank_evaluation(algorithm, problem)
-        newcomers = _newcomers(algorithm, _initial(algorithm, problem, key), evaluation, key, zero)
-        archive = empty_archive(centroids, problem.descriptor_low, problem.descriptor_high, newcomers)
-        valid = jnp.ones(algorithm.batch_size, bool)
-        feedback = Feedback(valid, jnp.zeros(algorithm.batch_size), valid)
-        return newcomers, algorithm.init(problem, archive, evaluation, feedback, key)
+        return _newcomers(algorithm, _initial(algorithm, problem, key), evaluation, key, zero)
 
-    newcomers, state = eqx.filter_eval_shape(first, key)
+    newcomers = eqx.filter_eval_shape(first, key)
     archive = empty_archive(centroids, problem.descriptor_low, problem.descriptor_high, newcomers)
-    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state)
+    state = algorithm.init(problem, jax.random.fold_in(key, NO_GENERATION))
     return Run(archive, state, key, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
 
 def ask(algorithm: AbstractAlgorithm, problem: AbstractProblem, run: Run) -> tuple[Offspring, Any]:
     """The next rows, and the algorithm's state after making them; random ones while the archive is empty."""
     key, _, _ = keys(run)
-    return jax.lax.cond(
-        run.archive.filled.any(),
-        lambda: algorithm.ask(problem, run.archive, run.state, key),
-        lambda: (_initial(algorithm, problem, key), run.state),
-    )
+
+    def vary():
+        offspring, state = algorithm.ask(problem, run.archive, run.state, key)
+        aim = _no_target(algorithm, problem) if offspring.target is None else offspring.target
+        return dataclasses.replace(offspring, target=aim), state
+
+    return jax.lax.cond(run.archive.filled.any(), vary, lambda: (_initial(algorithm, problem, key), run.state))
 
 
 def tell(
@@ -154,11 +155,7 @@ def tell(
     newcomers = _newcomers(algorithm, offspring, evaluation, evaluate_key, run.evaluations)
     archive, added, gain = run.archive.add(newcomers, offspring.candidate & valid)
     feedback = Feedback(added, gain, valid)
-    state = jax.lax.cond(
-        run.archive.filled.any(),
-        lambda: algorithm.tell(archive, state, offspring, evaluation, feedback, key),
-        lambda: algorithm.init(problem, archive, evaluation, feedback, key),
-    )
+    state = algorithm.tell(archive, state, offspring, evaluation, feedback, key)
     evaluations = run.evaluations + algorithm.batch_size + extra
     record = Record(
         evaluations=evaluations,
@@ -238,9 +235,13 @@ def _initial(algorithm: AbstractAlgorithm, problem: AbstractProblem, key: Key[Ar
         operator=jnp.zeros(batch, jnp.int32),
         candidate=jnp.ones(batch, bool),
         life=jnp.full(batch, problem.episode_length),
-        target=None,
+        target=_no_target(algorithm, problem),
         steps=jnp.zeros((), jnp.int32),
     )
+
+
+def _no_target(algorithm: AbstractAlgorithm, problem: AbstractProblem) -> Float[Array, "batch dims"]:
+    return jnp.full((algorithm.batch_size, problem.descriptor_size), jnp.nan)
 
 
 def _newcomers(

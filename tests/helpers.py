@@ -17,10 +17,14 @@ from asciime_gym._storage import seal
 from asciime_gym.tasks._task import SimulatorState
 from asciime_gym.tasks.rollout import rollout
 
+# A little training; the replay buffer is full after a generation, so that it is always written over.
+SMALL = {"critic_steps": 8, "policy_steps": 4, "minibatch_size": 16, "critic_hidden": (16, 16), "replay_size": 200}
 # Every algorithm, small: the promises in test_promises.py run over all of them.
 ALGORITHMS = {
     "map_elites": ag.MapElites(batch_size=24),
     "ascii_me": ag.AsciiME(batch_size=24, epochs=3),
+    "pga_me": ag.PgaME(batch_size=24, **SMALL),
+    "dcrl_me": ag.DcrlME(batch_size=24, **SMALL),
 }
 
 
@@ -35,7 +39,7 @@ class Walk(ag.AbstractSimulator):
     Reward: 1 - |action|² / 4 a step; descriptor: where it ends. Small, pure JAX, compiles in a second.
     """
 
-    policy: ag.AbstractPolicy = eqx.field(default_factory=lambda: ag.MLP(5, 2, hidden=(8,)))
+    policy: ag.AbstractPolicy = eqx.field(default_factory=lambda: ag.MLP(5, 2, hidden=(8,), output="tanh"))
     episode_length: int = eqx.field(static=True, default=12)
     noise: float = eqx.field(static=True, default=0.4)
     name: str = eqx.field(static=True, default="walk")

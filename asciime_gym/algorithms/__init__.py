@@ -2,6 +2,8 @@
 
 from .._loop import AbstractAlgorithm
 from .ascii_me import AsciiME as AsciiME
+from .dcrl_me import DcrlME as DcrlME
 from .map_elites import MapElites as MapElites
+from .pga_me import PgaME as PgaME
 
-ALGORITHMS: dict[str, type[AbstractAlgorithm]] = {cls.name: cls for cls in (MapElites, AsciiME)}
+ALGORITHMS: dict[str, type[AbstractAlgorithm]] = {cls.name: cls for cls in (MapElites, AsciiME, PgaME, DcrlME)}

@@ -100,17 +100,18 @@ class AsciiME(AbstractAlgorithm):
     def keepsake(self, trajectory: Trajectory) -> Keepsake:
         return Keepsake(trajectory.observation, reward_to_go(trajectory.reward, trajectory.alive, self.discount))
 
-    def init(
-        self,
-        problem: AbstractProblem,
-        archive: Archive,
-        evaluation: Evaluation,
-        feedback: Feedback,
-        key: Key[Array, ""],
-    ) -> Buffer:
-        experience = self._experience(evaluation)
-        buffer = empty_buffer(self.buffer_capacity or self.batch_size, experience)
-        return add(buffer, experience, feedback.valid)
+    def init(self, problem: AbstractProblem, key: Key[Array, ""]) -> Buffer:
+        time, policy = problem.episode_length, problem.policy
+        like = Experience(
+            observation=jnp.zeros((1, time, policy.obs_size)),
+            action=jnp.zeros((1, time, policy.act_size)),
+            reward_to_go=jnp.zeros((1, time)),
+            alive=jnp.zeros((1, time), bool),
+        )
+        return empty_buffer(self.buffer_capacity or self.batch_size, like)
+
+    def room(self, problem: AbstractProblem, state: Buffer, evaluations: int) -> Buffer:
+        return state
 
     def ask(
         self, problem: AbstractProblem, archive: Archive, state: Buffer, key: Key[Array, ""]

@@ -44,15 +44,11 @@ class MapElites(AbstractAlgorithm):
     def keepsake(self, trajectory: Trajectory) -> None:
         return None
 
-    def init(
-        self,
-        problem: AbstractProblem,
-        archive: Archive,
-        evaluation: Evaluation,
-        feedback: Feedback,
-        key: Key[Array, ""],
-    ) -> None:
+    def init(self, problem: AbstractProblem, key: Key[Array, ""]) -> None:
         return None
+
+    def room(self, problem: AbstractProblem, state: None, evaluations: int) -> None:
+        return state
 
     def ask(
         self, problem: AbstractProblem, archive: Archive, state: None, key: Key[Array, ""]
