@@ -1,5 +1,8 @@
 """Quality-diversity optimization of neural policies for simulated robots."""
 
+from . import analysis as analysis
+from ._callbacks import CsvLog as CsvLog
+from ._callbacks import TensorBoardLog as TensorBoardLog
 from ._combine import merge as merge
 from ._episodes import Episode as Episode
 from ._episodes import Trajectories as Trajectories
@@ -9,6 +12,8 @@ from ._files import load_history as load_history
 from ._loop import AbstractAlgorithm as AbstractAlgorithm
 from ._loop import Feedback as Feedback
 from ._loop import Offspring as Offspring
+from ._map_evaluator import MapEvaluator as MapEvaluator
+from ._map_evaluator import map_evaluator as map_evaluator
 from ._metrics import History as History
 from ._minari import export_minari as export_minari
 from ._optimizer import Optimizer as Optimizer
@@ -22,12 +27,23 @@ from ._storage import FileError as FileError
 from ._view import ArchiveView as ArchiveView
 from .algorithms import ALGORITHMS as ALGORITHMS
 from .algorithms import AsciiME as AsciiME
+from .algorithms import DcrlME as DcrlME
 from .algorithms import MapElites as MapElites
+from .algorithms import PgaME as PgaME
+from .tasks import _registration
+from .tasks._descriptors import FinalObservation as FinalObservation
+from .tasks._descriptors import MeanInfo as MeanInfo
+from .tasks._descriptors import MeanPredicate as MeanPredicate
+from .tasks._descriptors import Played as Played
+from .tasks._pools import EnvironmentFailure as EnvironmentFailure
 from .tasks._task import AbstractProblem as AbstractProblem
 from .tasks._task import AbstractSimulator as AbstractSimulator
 from .tasks._task import AbstractTask as AbstractTask
 from .tasks._task import Evaluation as Evaluation
 from .tasks._task import Problem as Problem
 from .tasks._task import Trajectory as Trajectory
+from .tasks.gymnasium_task import GymnasiumTask as GymnasiumTask
 from .tasks.locomotion import TASKS as TASKS
 from .tasks.locomotion import make_task as make_task
+
+_registration.register()

@@ -43,9 +43,10 @@ def describe_problem(problem: AbstractProblem) -> str:
     }
     if isinstance(problem, Locomotion):
         known |= {"kind": "task", "backend": problem.backend, "lanes": problem.lanes}
-        known |= {"descriptor_names": problem.descriptor_names}
     elif isinstance(problem, Problem):
         known |= {"kind": "problem"}
+    if names := getattr(problem, "descriptor_names", None):
+        known |= {"descriptor_names": names}
     return json.dumps(known, sort_keys=True)
 
 

@@ -21,7 +21,7 @@ from ._atomic import Lock, real
 from ._checkpoint import Checkpoints
 from ._compile import compiled
 from ._describe import describe_problem
-from ._files import Saved, load_run, save_run
+from ._files import Saved, load_run, save_run, trimmed
 from ._fit import Callback, Result, check_budget, drive
 from ._intake import evaluation_of
 from ._loop import AbstractAlgorithm, Feedback, Offspring
@@ -31,7 +31,8 @@ from ._progress import progress_display
 from ._spread import first_process, replicate
 from ._trajectories import Record, Recorder, estimate, make_recorder
 from ._view import ArchiveView, view
-from .tasks._task import AbstractProblem, AbstractTask
+from ._watch import listening
+from .tasks._task import AbstractProblem, AbstractTask, program_view
 
 # One program per algorithm and task, shared by every optimizer of the process.
 _start = compiled(_loop.start)
@@ -75,13 +76,14 @@ class Optimizer:
     ):
         _check(algorithm, task, seed)
         cells = _centroids(centroids, task)
-        run = replicate(_start(algorithm, task, cells, np.uint32(seed)))
+        run = replicate(_start(algorithm, program_view(task), cells, np.uint32(seed)))
         self._settle(Saved(algorithm, task, int(seed), run, History(_loop.operators(algorithm))))
 
     def _settle(self, saved: Saved):
         self.algorithm, self.task, self.seed, self._run, self.history, self._parts = saved
         self._asked: tuple[Offspring, Any] | None = None
         self._asked_at = 0.0
+        self._room_for = 0  # evaluations that the algorithm's state has room for
         self._ours: set[Path] = set()  # files that hold this run, and may be written over
         self._checkpoints: Checkpoints | None = None  # of the fit that is going on
         self._recorder: Recorder | None = None  # of its trajectories
@@ -126,7 +128,7 @@ class Optimizer:
     def ask(self) -> np.ndarray:
         """Genotypes to evaluate, float32 `[batch_size, params]`; the same ones until they are told."""
         if self._asked is None:
-            self._asked = _ask(self.algorithm, self.task, self._run)
+            self._asked = _ask(self.algorithm, program_view(self.task), self._run)
         genotypes = np.asarray(self._pending("ask")[0].genotype)
         self._asked_at = time.perf_counter()
         return genotypes
@@ -155,11 +157,22 @@ class Optimizer:
             )
         told = evaluation_of(self.task, self.algorithm.batch_size, fitness, descriptor, trajectory, steps)
         evaluation = replicate(told)
-        run, feedback, record = _tell(self.algorithm, self.task, self._run, offspring, state, evaluation)
+        state = self._roomy(state, self.evaluations + self.algorithm.batch_size)
+        self._asked = offspring, state
+        problem = program_view(self.task)
+        run, feedback, record = _tell(self.algorithm, problem, self._run, offspring, state, evaluation)
         feedback = jax.tree.map(np.asarray, feedback)
         self.history.append(record, self.seconds + time.perf_counter() - self._asked_at)
         self._run, self._asked = run, None
         return feedback
+
+    def _roomy(self, state: Any, evaluations: int) -> Any:
+        """The algorithm's state with room for what so many evaluations in all can bring."""
+        if evaluations <= self._room_for:
+            return state
+        self._room_for = evaluations
+        roomy = self.algorithm.room(program_view(self.task), state, evaluations)
+        return state if roomy is state else replicate(roomy)
 
     def _pending(self, what: str) -> tuple[Offspring, Any]:
         if self._asked is None:
@@ -222,7 +235,8 @@ class Optimizer:
                 print(estimate(self.task, recorder.record, budget.evaluations).text, file=sys.stderr)
             elif self._parts and checkpoint is not None and recorder is None:
                 warnings.warn(_NOT_RECORDED.format(checkpoint), UserWarning, stacklevel=2)
-            stopped_by = drive(self, budget, listeners, checkpoints, display)
+            with listening(partial(self._show_episodes, display)):
+                stopped_by = drive(self, budget, listeners, checkpoints, display)
         finally:
             self._checkpoints, self._recorder = before, None
             self._parts = tuple(recorder.parts) if recorder else self._parts
@@ -234,8 +248,11 @@ class Optimizer:
 
     def _advance(self, count: int, budget: int | None) -> int:
         """At most `count` generations in one device call; returns how many there were."""
-        if self._recorder is not None:
-            return self._advance_recorded(count, self._recorder)
+        assert isinstance(self.task, AbstractTask)
+        needed = self.evaluations + max(count, 1) * self.algorithm.batch_size if budget is None else budget
+        self._run = dataclasses.replace(self._run, state=self._roomy(self._run.state, needed))
+        if self.task.on_host or self._recorder is not None:
+            return self._advance_by_hand(count)
         begin, before = time.perf_counter(), self.seconds
         limit = np.int32(_MOST if budget is None else budget)
         fixed = (self.algorithm, self.task, np.int32(count), limit)
@@ -247,21 +264,33 @@ class Optimizer:
             self.history.append(jax.tree.map(lambda leaf, i=i: leaf[i], rows), before + (i + 1) * each)
         return done
 
-    def _advance_recorded(self, count: int, recorder: Recorder) -> int:
+    def _advance_by_hand(self, count: int) -> int:
         """One generation, or none (which compiles), through the doors that are there to be driven by hand."""
-        assert isinstance(self.task, AbstractTask)
-        begin, evaluations = time.perf_counter(), self.evaluations
-        offspring, state = _ask(self.algorithm, self.task, self._run)
-        seen = self.task.evaluate(offspring.genotype, self.evaluation_key, life=offspring.life, trajectory=True)
+        task, problem, recorder = self.task, program_view(self.task), self._recorder
+        assert isinstance(task, AbstractTask)
+        self._asked_at, evaluations = time.perf_counter(), self.evaluations
+        offspring, state = _ask(self.algorithm, problem, self._run)
+        if task.on_host and not count:
+            seen = _loop._blank_evaluation(self.algorithm, problem)
+        else:
+            wanted = self.algorithm.needs_trajectory or recorder is not None
+            seen = task.evaluate(offspring.genotype, self.evaluation_key, life=offspring.life, trajectory=wanted)
+        seen = replicate(seen) if task.on_host else seen
         told = seen if self.algorithm.needs_trajectory else dataclasses.replace(seen, trajectory=None)
-        run, feedback, record = _tell(self.algorithm, self.task, self._run, offspring, state, told)
-        keep = np.asarray(feedback.added if recorder.record == "elites" else feedback.valid)
+        run, feedback, record = _tell(self.algorithm, problem, self._run, offspring, state, told)
         if count:
-            if first_process():  # which writes
+            if recorder is not None and first_process():  # which writes
+                keep = np.asarray(feedback.added if recorder.record == "elites" else feedback.valid)
                 recorder.add(evaluations, offspring.operator, seen.fitness, seen.descriptor, seen.trajectory, keep)
             self._run = run
-            self.history.append(record, self.seconds + time.perf_counter() - begin)
+            self.history.append(record, self.seconds + time.perf_counter() - self._asked_at)
         return min(count, 1)
+
+    def _show_episodes(self, display: Any, done: int):
+        """Shows a generation that is evaluated on the host while it goes on: so many of its episodes are done."""
+        row = {"qd_score": 0.0, "coverage": 0.0, "max_fitness": -np.inf} | self.history.last()
+        seconds = self.seconds + time.perf_counter() - self._asked_at
+        display.show(row | {"evaluations": self.evaluations + done, "seconds": seconds})
 
     # Files ---------------------------------------------------------------------------------------------------
 
@@ -276,7 +305,7 @@ class Optimizer:
                 if recorder:
                     self._parts = tuple(recorder.flush(self.evaluations))
                     self._unsaved = None
-                save_run(path, self._saved())
+                save_run(path, trimmed(self._saved()))
         self._ours.add(real(path))
 
     @classmethod

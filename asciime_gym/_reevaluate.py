@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 from rich.console import Console
@@ -156,10 +157,12 @@ def _episodes(
     with _display(progress, f"reevaluate on {task.name}", total) as show:
         for start in range(0, total, BATCH):
             end = min(start + BATCH, total)
-            row, episode = np.divmod(np.minimum(np.arange(start, start + BATCH), total - 1), episodes)
-            played = _play(
-                task, np.uint32(seed), archive.genotype[row], cell[row], episode.astype(np.int32), steps[row]
-            )
+            # A program has one size, and rows beyond the last are played in vain; environments on the host have none.
+            stop = end if task.on_host else start + BATCH
+            row, episode = np.divmod(np.minimum(np.arange(start, stop), total - 1), episodes)
+            rows = (archive.genotype[row], cell[row], episode.astype(np.int32), steps[row])
+            play = _play.__wrapped__ if task.on_host else _play
+            played = play(task, jnp.uint32(seed), *(jnp.asarray(column) for column in rows))
             fitness[start:end] = np.asarray(played.fitness)[: end - start]
             descriptor[start:end] = np.asarray(played.descriptor)[: end - start]
             show(end)
