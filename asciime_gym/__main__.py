@@ -1,4 +1,4 @@
-"""The command line: `asciime run`, `resume`, `info`, `export`, `tasks`, `plot`."""
+"""The command line: `asciime run`, `resume`, `info`, `export`, `tasks`, `plot`, `compare`."""
 
 import dataclasses
 import sys
@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from . import _files
+from ._cli_analysis import Compare, Plot
 from ._fit import Result
 from ._flags import algorithm_from, flags_of
 from ._minari import export_minari
@@ -173,25 +174,6 @@ class Tasks:
         return 0
 
 
-@dataclasses.dataclass
-class Plot:
-    """Draw an archive and its history."""
-
-    file: File
-    """An HDF5 file of asciime_gym."""
-    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """The picture (.png, .svg, .pdf); by default beside the file."""
-
-    def __call__(self) -> int:
-        from .analysis.plots import plot_run
-
-        out = self.out or self.file.with_suffix(".png")
-        history = _files.load_history(self.file) if _files.file_info(self.file)["history"] else None
-        plot_run(_files.load_archive(self.file), history, out, title=self.file.stem)
-        _CONSOLE.print(f"picture  {out}")
-        return 0
-
-
 def _fit(optimizer: Optimizer, out: Path, evaluations: int | None, flags: Any, overwrite: bool = False) -> int:
     result = optimizer.fit(
         evaluations,
@@ -286,6 +268,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "export": Export,
         "tasks": Tasks,
         "plot": Plot,
+        "compare": Compare,
     }
     prepare()
     command = tyro.extras.subcommand_cli_from_dict(

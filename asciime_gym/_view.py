@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -104,7 +104,6 @@ class ArchiveView:
         self.centroids, self.low, self.high = centroids, low, high
         self.descriptor_names = descriptor_names or tuple(f"descriptor {i}" for i in range(len(low)))
         self._policy = policy
-        self.policy_description: str | None = None  # what a file says of one that it cannot hold
         self.policy_description: str | None = None  # as its file says it
 
     @property
@@ -165,6 +164,18 @@ class ArchiveView:
     def to_csv(self, path: str | os.PathLike, genotype: bool = False):
         """Writes the columns of `to_dataframe` to a CSV file; needs no extra."""
         _tables.write_csv(path, self, genotype)
+
+    def plot(
+        self,
+        kind: Literal["map", "slices", "parallel", "ccdf"] = "map",
+        *,
+        out: str | os.PathLike | None = None,
+        style: Literal["light", "dark", "transparent"] = "light",
+    ) -> Any:
+        """Draws the archive (extra `analysis`): a matplotlib figure, which a notebook shows; `out` is a file for it."""
+        from .analysis import plot  # which imports this module
+
+        return plot(self, kind, out=out, style=style)
 
     def save(self, path: str | os.PathLike, *, overwrite: bool = False):
         """Stores the archive in an HDF5 file that `load_archive` reads; `overwrite`: even in the place of another."""

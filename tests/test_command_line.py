@@ -141,7 +141,7 @@ def test_an_end_that_is_not_saved_is_no_success(small, tmp_path, capsys, monkeyp
 def test_help_is_worth_reading():
     top = asciime("--help")
     assert top.returncode == 0 and all(
-        word in top.stdout for word in ("run", "resume", "info", "export", "tasks", "plot")
+        word in top.stdout for word in ("run", "resume", "info", "export", "tasks", "plot", "compare")
     )
     run = asciime("run", "--help").stdout
     for word in (

@@ -4,7 +4,8 @@ import importlib
 from typing import Any
 
 
-def _need(module: str) -> Any:
+def need(module: str) -> Any:
+    """A module of the extra, or an error that says how to get it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -15,13 +16,13 @@ def _need(module: str) -> Any:
 
 
 def pandas() -> Any:
-    return _need("pandas")
+    return need("pandas")
 
 
 def pyplot() -> Any:
     """Matplotlib's pyplot."""
-    return _need("matplotlib.pyplot")
+    return need("matplotlib.pyplot")
 
 
 def xarray() -> Any:
-    return _need("xarray")
+    return need("xarray")

@@ -1,110 +1,127 @@
-"""Pictures of archives."""
+"""Pictures of archives and runs: one door for all kinds."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Literal, get_args
 
 from .._metrics import History
 from .._view import ArchiveView
-from ._optional import pyplot
+from ._optional import need
+from ._series import Axis
+from ._sources import Source, read, refuse_twins
 
-COLOURS = "viridis"  # perceptually even, and safe for colour-blind eyes
+Kind = Literal["run", "map", "slices", "parallel", "history", "curves", "operators", "batch_sizes", "ccdf"]
+StyleName = Literal["light", "dark", "transparent"]
+KINDS: dict[str, str] = {
+    "run": "a run's map beside its history",
+    "map": "archives as maps: a strip (1-D), Voronoi cells (2-D), slices (3-D, 4-D), parallel axes (5-D and more)",
+    "slices": "cuts through the cells of three or four dimensions",
+    "parallel": "each elite a line across its descriptor and fitness",
+    "history": "one run's QD score, coverage and best fitness",
+    "curves": "the same of many runs, median and quartiles over seeds, against evaluations and time",
+    "operators": "additions to the archive by operator",
+    "batch_sizes": "QD score and time over batch sizes",
+    "ccdf": "how many cells are at least so fit",
+}
 
-
-def plot_run(archive: ArchiveView, history: History | None, path: str | os.PathLike, title: str = ""):
-    """Draws the archive and, where that is known, how it came about, and writes the picture to a file."""
-    if not len(archive):
-        raise ValueError("the archive is empty: there is nothing to draw yet")
-    plt = pyplot()
-    if history is None:
-        figure, left = plt.subplots(figsize=(7, 4.8), layout="constrained")
-    else:
-        figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8), width_ratios=(1.35, 1), layout="constrained")
-        plot_history(history, right)
-    plot_archive(archive, left)
-    summary = f"{100 * archive.coverage:.1f} % of {archive.cells:,} cells, QD score {archive.qd_score:,.0f}"
-    figure.suptitle(f"{title}: {summary}" if title else summary)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+_OVER_SEEDS = ("curves", "operators", "batch_sizes", "ccdf")  # where a run must count once
 
 
-def plot_archive(archive: ArchiveView, axes: Any):
-    """The map itself: a strip of bars in one dimension, Voronoi cells in two, the first two axes of more."""
-    if len(archive.low) == 1:
-        shown = _bars(archive, axes)
-    else:
-        shown = _cells(archive, axes) if len(archive.low) == 2 else _points(archive, axes)
-        axes.set(ylabel=archive.descriptor_names[1], xlim=(archive.low[0], archive.high[0]))
-        axes.set(ylim=(archive.low[1], archive.high[1]))
-    axes.set_xlabel(archive.descriptor_names[0])
-    axes.figure.colorbar(shown, ax=axes, label="fitness", extend="both")
+def plot(
+    files: Any,
+    kind: Kind | None = None,
+    *,
+    out: str | os.PathLike | None = None,
+    style: StyleName = "light",
+    against: Axis | None = None,
+    title: str | None = None,
+) -> Any:
+    """Draws archives and runs, and returns the matplotlib figure (extra `analysis`); a notebook shows it.
+
+    Curves are medians with a band between the quartiles over seeds. Each run counts as a step function, the last value
+    carried forward, within the range that all seeds of its group cover. Runs are grouped by algorithm and by whatever
+    hyperparameters differ.
+
+    **Arguments:**
+
+    - `files`: paths, archives or optimizers: one, or a sequence.
+    - `kind`: what to draw, one of `asciime_gym.analysis.KINDS`; by default `"run"` for one (`"map"`, if it has no
+      history) and `"curves"` for several.
+    - `out`: a file to write the picture to (.png, .svg, .pdf).
+    - `style`: `"light"` for paper, `"dark"` for a dark screen, `"transparent"` for both.
+    - `against`: the axis of curves, where not both of them.
+    - `title`: above the picture.
+    """
+    need("matplotlib")
+    _one_of("kind", kind, (None, *get_args(Kind)))
+    _one_of("style", style, get_args(StyleName))
+    _one_of("against", against, (None, *get_args(Axis)))
+    sources = read(files)
+    chosen = kind or default_kind(sources)
+    if chosen in _OVER_SEEDS:
+        refuse_twins(sources)
+    return _drawn(sources, chosen, style, (against,) if against else get_args(Axis), title, out)
 
 
-def plot_history(history: History, axes: Any):
-    """QD score and coverage against evaluations."""
-    evaluations = history["evaluations"]
-    axes.plot(evaluations, history["qd_score"], color="#1b5e9b", label="QD score (left)")
-    axes.set(xlabel="evaluations", ylabel="QD score", ylim=(0, None))
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-    other = axes.twinx()
-    other.plot(evaluations, 100 * history["coverage"], color="#c4661f", linestyle="--", label="coverage (right)")
-    other.set(ylabel="coverage (%)", ylim=(0, 100))
-    lines = axes.get_lines() + other.get_lines()
-    axes.legend(lines, [line.get_label() for line in lines], loc="lower right")
-    axes.grid(alpha=0.3)
+def default_kind(sources: Sequence[Source]) -> Kind:
+    """What is drawn of these where nothing is said."""
+    if len(sources) > 1:
+        return "curves"
+    return "run" if sources[0].history is not None and len(sources[0].history) else "map"
 
 
-def _colours(archive: ArchiveView) -> Any:
-    """Fitness as colour; a few elites far from all others do not take the colours from the rest."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-
-    low, high = np.percentile(archive.fitness, (1, 99))
-    return ScalarMappable(Normalize(low, max(high, low + 1e-6)), COLOURS)
-
-
-def _bars(archive: ArchiveView, axes: Any) -> Any:
-    """One bar per elite, as wide as its cell; gaps are empty cells."""
-    colours = _colours(archive)
-    order = np.argsort(archive.centroids[:, 0])
-    centres = archive.centroids[order, 0]
-    edges = np.concatenate([archive.low, (centres[1:] + centres[:-1]) / 2, archive.high])
-    place = np.empty(len(order), int)
-    place[order] = np.arange(len(order))
-    at = place[archive.cell]
-    width = np.diff(edges)[at]
-    axes.bar(edges[at], archive.fitness, width, align="edge", color=colours.to_rgba(archive.fitness))
-    axes.set(ylabel="fitness", xlim=(archive.low[0], archive.high[0]), ylim=(0, None))
-    return colours
+def plot_run(
+    archive: ArchiveView,
+    history: History | None,
+    path: str | os.PathLike,
+    title: str = "",
+    style: StyleName = "light",
+):
+    """Draws an archive and, where that is known, how it came about, and writes the picture to a file."""
+    need("matplotlib")
+    name = title or "archive"
+    source = Source(name, archive.problem or {}, None, None, history, archive.cells, len(archive.low), lambda: archive)
+    _drawn([source], "map" if history is None else "run", style, get_args(Axis), title, path)
 
 
-def _cells(archive: ArchiveView, axes: Any) -> Any:
-    """Every Voronoi cell, coloured where it is filled. Mirroring the centres at the bounds closes the outer cells."""
-    from matplotlib.collections import PolyCollection
-    from scipy.spatial import Voronoi
+def _drawn(
+    sources: list[Source],
+    kind: Kind,
+    style: StyleName,
+    against: Sequence[Axis],
+    title: str | None,
+    out: str | os.PathLike | None,
+) -> Any:
+    from . import _bars, _curves, _panels
+    from ._style import STYLES, drawing
 
-    colours, points = _colours(archive), archive.centroids.astype(float)
-    low, high = archive.low.astype(float), archive.high.astype(float)
-    mirrored = [points]
-    for axis in (0, 1):
-        for bound in (low, high):
-            copy = points.copy()
-            copy[:, axis] = 2 * bound[axis] - copy[:, axis]
-            mirrored.append(copy)
-    diagram = Voronoi(np.concatenate(mirrored))
-    polygons = [diagram.vertices[diagram.regions[diagram.point_region[i]]] for i in range(len(points))]
-    faces = np.tile(np.array([0xD8, 0xD8, 0xD8, 0xFF]) / 255, (len(points), 1))
-    faces[archive.cell] = colours.to_rgba(archive.fitness)
-    axes.add_collection(PolyCollection(polygons, facecolors=faces, edgecolors="white", linewidths=0.2))
-    axes.set_aspect("equal")
-    return colours
+    look = STYLES[style]
+    with drawing(look) as figure:
+        match kind:
+            case "run":
+                _panels.run(figure, sources, look, title)
+            case "history":
+                _panels.history(figure, sources, look, title)
+            case "map" | "slices" | "parallel":
+                _panels.maps(figure, sources, look, title, kind)
+            case "curves":
+                _curves.curves(figure, sources, against)
+            case "operators":
+                _curves.operators(figure, sources)
+            case "batch_sizes":
+                _bars.batch_sizes(figure, sources, look)
+            case "ccdf":
+                _bars.ccdf(figure, sources)
+        if title and kind in _OVER_SEEDS:
+            heading: Any = {"size": 12}
+            figure.legends[0].set_title(title, heading)  # a title of the figure would lie on the legend
+        if out is not None:
+            Path(out).parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(out, transparent=style == "transparent")
+    return figure
 
 
-def _points(archive: ArchiveView, axes: Any) -> Any:
-    colours = _colours(archive)
-    axes.scatter(*archive.descriptor[:, :2].T, c=colours.to_rgba(archive.fitness), s=14)
-    return colours
+def _one_of(name: str, value: Any, known: Sequence[Any]):
+    if value not in known:
+        raise ValueError(f"{name} must be one of {[word for word in known if word]}; got {value!r}")
