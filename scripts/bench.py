@@ -38,9 +38,16 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 class Worker:
     """A process that runs cases one way."""
 
-    def __init__(self, way: str, devices: int, cores: int, environment: dict[str, str] | None = None):
+    def __init__(
+        self,
+        way: str,
+        devices: int,
+        cores: int,
+        environment: dict[str, str] | None = None,
+        script: str = "_bench_worker.py",
+    ):
         self.name = f"{way}, {devices} device{'s'[: devices > 1]}, {cores} core{'s'[: cores > 1]}"
-        command = [sys.executable, str(HERE / "_bench_worker.py"), way, str(devices), str(cores)]
+        command = [sys.executable, str(HERE / script), way, str(devices), str(cores)]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **(environment or {})}
@@ -299,6 +306,34 @@ def starts(bench: Bench, folder: Path, tasks):
                 bench.row(f"first generation on {task}, {name} start", [time.perf_counter() - begin], limit, "", " s")
 
 
+def gymnasium(bench: Bench, robots, count: int = 256, steps: int = 1000, few_steps: int = 200):
+    """Steps of our vector environment against the bare physics, and beside Gymnasium's own robots in processes."""
+    script = "_bench_gymnasium.py"
+    with Worker("ours", CORES, CORES, script=script) as ours, Worker("theirs", 1, CORES, script=script) as theirs:
+        for robot in robots:
+            request = {"robot": robot, "num_envs": count, "steps": steps}
+            sides = {
+                "bare": (ours, {"case": "bare", **request}),
+                "numpy": (ours, {"case": "environment", **request}),
+                "jax": (ours, {"case": "environment", "array_type": "jax", **request}),
+            }
+            few = {number: f"theirs {number}" for number in (CORES, 8 * CORES)}
+            for number, name in few.items():
+                sides[name] = (theirs, {"case": "theirs", "robot": robot, "num_envs": number, "steps": few_steps})
+            seconds, _ = bench.times(sides)
+            best = min(few, key=lambda number: statistics.median(seconds[few[number]]) / number)
+            rate = per_second(count * steps, seconds["numpy"])
+            what = f"vector environment of {count} {robot}s, share of the bare physics' speed"
+            bench.row(what, ratios(seconds["bare"], seconds["numpy"]), ">= 0.8", "1", note=f"{rate} steps")
+            rate = per_second(count * steps, seconds["jax"])
+            bench.row(f"{what}, JAX arrays", ratios(seconds["bare"], seconds["jax"]), note=f"{rate} steps")
+            cost = [t / best / few_steps for t in seconds[few[best]]], [t / count / steps for t in seconds["numpy"]]
+            rate = per_second(best * few_steps, seconds[few[best]])
+            what = f"vector environment of {count} {robot}s against Gymnasium's MuJoCo in processes"
+            bench.row(what, ratios(*cost), unit="x", note=f"theirs: {rate} steps with {best} processes")
+            theirs.run(case="end")
+
+
 def memory(bench: Bench, limits: dict[int, float]):
     for batch, limit in limits.items():
         with Worker("ours", CORES, CORES, {"ASCIIME_CACHE": "off"}) as worker:  # compiling takes memory, too
@@ -355,7 +390,7 @@ def draw(rows: list[dict], file: Path):
     figure.savefig(file, dpi=130)
 
 
-PARTS = ("physics", "generations", "scaling", "checkpoints", "starts", "memory")
+PARTS = ("physics", "generations", "scaling", "checkpoints", "starts", "memory", "gymnasium")
 
 
 def options() -> argparse.Namespace:
@@ -400,6 +435,8 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
         starts(bench, folder, args.tasks)
     if "memory" in args.parts:
         memory(bench, {4096: 6.0, 8192: 10.0})
+    if "gymnasium" in args.parts:
+        gymnasium(bench, ("hopper",) if args.quick else PHYSICS)
 
 
 def main():

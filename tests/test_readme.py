@@ -16,7 +16,7 @@ SMALLER = {
 def test_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 8
     names: dict = {}
     coverage = []
     for block in blocks:
