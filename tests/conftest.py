@@ -4,12 +4,30 @@ from jaxtyping import install_import_hook
 
 install_import_hook("asciime_gym", "typecheck.checked")
 
+import gc  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import jax  # noqa: E402
 import pytest  # noqa: E402
 
 import asciime_gym as ag  # noqa: E402
 from asciime_gym._process import prepare  # noqa: E402
 
 prepare()  # compiled programs are kept between test runs
+
+
+MAPS = Path("/proc/self/maps")
+MANY = 15_000  # mappings of memory; Linux allows a process 65,530, and each compiled program takes some
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs() -> Iterator[None]:
+    """Lets go of compiled programs after a file of tests, before there are so many that the next aborts the process."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -203,6 +203,7 @@ CHANGES = {
 LARGE = ("archive/elites/genotype", "archive/elites/fitness", "state/items/observation", "history/qd_score")
 # What a reader may load all the same: it never looks there, or nothing was changed.
 UNREAD = ("archive/cell", "archive/dimension")
+SHOWN_UNREAD = ("removed", "huge", "external link")  # changes that show it as well as all of them would
 UNREAD_BY_ARCHIVE = (*UNREAD, "state/", "history/", "run/", "archive/elites/keepsake")
 
 
@@ -218,13 +219,15 @@ def harmless(name: str, change: str, loader: str, dtype: np.dtype) -> bool:
 @pytest.mark.parametrize("loader", LOADERS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_changed_dataset_is_noticed(change, loader, whole, tmp_path):
-    """With a digest that is right for what the file has become: 45 files a change and reader."""
+    """With a digest that is right for what the file has become."""
     path, before = tmp_path / "changed.h5", peak()
     with h5py.File(whole) as file:
         kinds = {name: (file[name].dtype, file[name].shape) for name in datasets(whole)}
     assert len(kinds) > 30
     for name, (dtype, shape) in kinds.items():
         if (change == "a row more" and not shape) or (change == "huge chunk" and name not in LARGE):
+            continue
+        if loader == "archive" and name.startswith(UNREAD_BY_ARCHIVE) and change not in SHOWN_UNREAD:
             continue
         shutil.copy(whole, path)
         with edited(path) as file:
@@ -447,14 +450,14 @@ print(json.dumps(outcomes))
 @pytest.mark.slow
 @pytest.mark.parametrize("loader", LOADERS)
 def test_bytes_flipped_by_somebody_who_knows_the_digest(loader, whole, tmp_path):
-    """600 files a reader whose digest is right: refused, or loaded as bare h5py reads them; the process goes on."""
-    command = [sys.executable, "-W", "ignore", "-c", HARNESS, str(whole), str(tmp_path / "flipped.h5"), loader, "600"]
+    """250 files a reader whose digest is right: refused, or loaded as bare h5py reads them; the process goes on."""
+    command = [sys.executable, "-W", "ignore", "-c", HARNESS, str(whole), str(tmp_path / "flipped.h5"), loader, "250"]
     here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=here)
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
     print(outcomes)
-    assert sum(outcomes.values()) - outcomes["bytes"] == 600
+    assert sum(outcomes.values()) - outcomes["bytes"] == 250
     assert outcomes["refused"] > 50 and outcomes["right"] > 50 and outcomes["wrong"] == 0, outcomes
     assert outcomes["bytes"] < 2**30
 
