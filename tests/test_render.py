@@ -5,8 +5,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
