@@ -7,6 +7,7 @@ from helpers import SMALL, Walk, same
 
 import asciime_gym as ag
 
+pytestmark = pytest.mark.slow
 TASK = Walk()
 LARGE = {**SMALL, "replay_size": 3000}
 ALGORITHMS = [ag.PgaME(batch_size=24, **LARGE), ag.DcrlME(batch_size=24, **LARGE)]
