@@ -108,6 +108,8 @@ class _Shift:
 
     def end(self, at_once: bool = False):
         with self._changing:
+            if self._over:  # by `close`, and then when the crew is collected
+                return
             self._over, staff = True, list(self._staff)
             self._staff.clear()
         with contextlib.suppress(queue.Empty):

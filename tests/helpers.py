@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import hashlib
+import time
+from pathlib import Path
 from typing import Literal
 
 import equinox as eqx
@@ -26,6 +28,26 @@ ALGORITHMS = {
     "pga_me": ag.PgaME(batch_size=24, **SMALL),
     "dcrl_me": ag.DcrlME(batch_size=24, **SMALL),
 }
+
+
+def workers(parent: int | None = None, group: int | None = None) -> list[int]:
+    """Worker processes of this package: those of a parent, or those in a process group."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            owner, leader = (int(field) for field in (folder / "stat").read_text().rpartition(")")[2].split()[1:3])
+            if b"_worker_main" in (folder / "cmdline").read_bytes() and (owner == parent or leader == group):
+                found.append(int(folder.name))
+    return found
+
+
+def vanished(parent: int | None = None, group: int | None = None) -> bool:
+    """Whether there are no such workers, now or soon."""
+    for _ in range(150):
+        if not workers(parent, group):
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def sized(algorithm, batch_size: int):

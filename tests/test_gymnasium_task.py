@@ -4,7 +4,6 @@ import gc
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import gymnasium
@@ -15,7 +14,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import FlattenObservation, TimeLimit
-from helpers import same
+from helpers import same, vanished, workers
 from small_envs import Blind, Clumsy, Forgetful, Shaped, Track, Witness
 
 import asciime_gym as ag
@@ -43,12 +42,6 @@ def hopper(**options) -> ag.GymnasiumTask:
     options = {"episode_length": 60, "num_envs": 4, "vectorization": "sync", "descriptor": place_and_time} | options
     options |= {"policy": ag.MapElites.default_policy}
     return ag.GymnasiumTask("Hopper-v5", descriptor_low=[0.7, -0.2], descriptor_high=[1.5, 0.2], **options)
-
-
-def children() -> list[str]:
-    """Worker processes of this one."""
-    listed = subprocess.run(["ps", "-o", "args", "--ppid", str(os.getpid())], capture_output=True, text=True).stdout
-    return [line for line in listed.splitlines() if "_worker_main" in line]
 
 
 # What an episode is ------------------------------------------------------------------------------------------
@@ -478,7 +471,7 @@ def test_an_environment_that_fails_says_so(how, vectorization, words):
     for _ in range(2):  # the second time in new environments
         with pytest.raises(ag.EnvironmentFailure, match=words):
             task.evaluate(constant(0.0, 0.0), KEY)
-        assert not children()
+        assert not workers(os.getpid())
 
 
 def test_what_cannot_be_sent_says_so():
@@ -496,7 +489,7 @@ def test_what_cannot_be_sent_says_so():
         ) as task,
     ):
         task.evaluate(np.zeros((1, task.policy.size), np.float32), KEY)
-    assert not children()
+    assert not workers(os.getpid())
 
 
 def test_workers_do_without_jax():
@@ -519,17 +512,17 @@ def test_an_environment_that_only_this_process_knows():
 def test_workers_end_with_their_task():
     task = track(vectorization="async", num_envs=2)
     task.evaluate(constant(0.0), KEY)
-    assert len(children()) in (1, 2)  # as there are cores
+    assert len(workers(os.getpid())) in (1, 2)  # as there are cores
     task.close()
     task.close()
-    assert not children()
+    assert not workers(os.getpid())
     task.evaluate(constant(0.0), KEY)  # opens them again
-    assert children()
+    assert workers(os.getpid())
     optimizer = ag.Optimizer(ag.MapElites(batch_size=4), task, centroids=8)
     optimizer.fit(evaluations=8)
     del task, optimizer
     gc.collect()
-    assert not children()  # no program holds what it was made for
+    assert not workers(os.getpid())  # no program holds what it was made for
 
 
 SCRIPT = """
@@ -563,36 +556,23 @@ def start(evaluations: int, path: Path) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
 
 
-def group(leader: int) -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "pgid,args"], capture_output=True, text=True).stdout.splitlines()
-    return [line for line in listed if line.split()[0] == str(leader) and "_worker_main" in line]
-
-
-def vanished(leader: int) -> bool:
-    for _ in range(100):
-        if not group(leader):
-            return True
-        time.sleep(0.1)
-    return False
-
-
 @pytest.mark.slow
 def test_workers_end_with_the_interpreter(tmp_path):
     script = start(16, tmp_path / "run.h5")
     out, err = script.communicate(timeout=120)
     assert script.returncode == 0 and out.split() == ["8", "16", "evaluations"], err
-    assert vanished(script.pid)
+    assert vanished(group=script.pid)
 
 
 def test_ctrl_c_ends_the_generation_and_saves(tmp_path):
     """The signal reaches the whole group, as in a terminal; workers leave it to their parent."""
     script = start(10**6, tmp_path / "run.h5")
     assert script.stdout.readline().strip() == "8"
-    assert group(script.pid)
+    assert workers(group=script.pid)
     os.killpg(script.pid, 2)
     out, err = script.communicate(timeout=60)
     assert script.returncode == 0 and out.split()[-1] == "interrupt", err
-    assert "Traceback" not in err and vanished(script.pid)
+    assert "Traceback" not in err and vanished(group=script.pid)
     assert ag.load_history(tmp_path / "run.h5")["evaluations"][-1] == 8 + 8 * (len(out.split()) - 1)
 
 
@@ -602,7 +582,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     assert script.stdout.readline().strip() == "8"
     script.kill()
     script.communicate()
-    assert vanished(script.pid)
+    assert vanished(group=script.pid)
 
 
 def test_elites_are_evaluated_again(tmp_path):

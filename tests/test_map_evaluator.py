@@ -13,9 +13,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from helpers import vanished, workers
 from small_functions import fails_once, moody, slowly, square, walk
 
 import asciime_gym as ag
+from asciime_gym._crews import _Shift
 from asciime_gym._workers import Worker
 
 ROWS = np.random.default_rng(0).uniform(0, 1, (12, 3)).astype(np.float32)
@@ -26,19 +28,6 @@ def rows(*how: int) -> np.ndarray:
     given = np.tile(np.array([0.75, 0.5, 0.25], np.float32), (len(how), 1))
     given[:, 0] += how
     return given
-
-
-def children() -> list[str]:
-    listed = subprocess.run(["ps", "-o", "args", "--ppid", str(os.getpid())], capture_output=True, text=True).stdout
-    return [line for line in listed.splitlines() if "_worker_main" in line]
-
-
-def vanished() -> bool:
-    for _ in range(100):
-        if not children():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def problem(**options) -> ag.Problem:
@@ -91,7 +80,7 @@ def test_who_kills_its_process_is_the_only_one_lost(how, words):
         fitness, descriptor = evaluate(rows(0, how, 0, 0, how, 0, 0))
     assert np.isnan(fitness).tolist() == [False, True, False, False, True, False, False]
     assert np.isnan(descriptor).any(axis=1).tolist() == np.isnan(fitness).tolist()
-    assert vanished()
+    assert vanished(os.getpid())
 
 
 def test_who_takes_too_long_is_stopped():
@@ -103,7 +92,7 @@ def test_who_takes_too_long_is_stopped():
         assert np.isnan(fitness).tolist() == [False, False, True, False, False]
         fitness, _ = evaluate(rows(0, 0))  # in the processes that are left, and new ones
         assert np.isfinite(fitness).all()
-    assert vanished()
+    assert vanished(os.getpid())
 
 
 def test_threads_that_are_stuck_are_reported():
@@ -154,7 +143,7 @@ def test_a_function_of_the_script_is_sent_by_value():
     np.testing.assert_array_equal(fitness, shift + ROWS[:, 0])
     with ag.map_evaluator(lambda genotype: (lock, genotype)) as evaluate, pytest.raises(RuntimeError, match="be sent"):
         evaluate(ROWS)
-    assert vanished()
+    assert vanished(os.getpid())
 
 
 @pytest.mark.parametrize(
@@ -219,14 +208,14 @@ def test_it_reports_progress(monkeypatch, capsys):
 def test_processes_end_with_the_evaluator():
     evaluate = ag.map_evaluator(square)
     evaluate(ROWS)
-    assert children()
+    assert workers(os.getpid())
     evaluate.close()
-    assert vanished()
+    assert vanished(os.getpid())
     evaluate(ROWS)
-    assert children()
+    assert workers(os.getpid())
     del evaluate
     gc.collect()
-    assert vanished()
+    assert vanished(os.getpid())
 
 
 def test_a_worker_that_starts_while_all_is_closed_ends():
@@ -236,7 +225,7 @@ def test_a_worker_that_starts_while_all_is_closed_ends():
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         evaluate(ROWS)
-    assert vanished()
+    assert vanished(os.getpid())
 
 
 SCRIPT = """
@@ -254,11 +243,6 @@ evaluate(np.ones((4, 2), np.float32))
 """
 
 
-def workers_of(group: int) -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "pgid,args"], capture_output=True, text=True).stdout
-    return [line for line in listed.splitlines() if line.split()[0] == str(group) and "_worker_main" in line]
-
-
 def test_ctrl_c_leaves_nothing_behind():
     """The signal reaches the whole group, as in a terminal; workers leave it to their parent."""
     script = started()
@@ -266,21 +250,17 @@ def test_ctrl_c_leaves_nothing_behind():
     _, err = script.communicate(timeout=30)
     assert script.returncode == -signal.SIGINT
     assert err.count("Traceback") == 1 and err.rstrip().endswith("KeyboardInterrupt")
-    assert not workers_of(script.pid)
+    assert vanished(group=script.pid)
 
 
 @pytest.mark.slow
 def test_workers_end_when_their_parent_is_killed():
     """Also those that are in the middle of something."""
     script = started()
-    assert workers_of(script.pid)
+    assert workers(group=script.pid)
     script.kill()
     script.communicate(timeout=30)
-    for _ in range(150):
-        if not workers_of(script.pid):
-            return
-        time.sleep(0.1)
-    raise AssertionError(workers_of(script.pid))
+    assert vanished(group=script.pid)
 
 
 def started() -> subprocess.Popen:
@@ -291,6 +271,15 @@ def started() -> subprocess.Popen:
     assert script.stdout.readline() == "ready\n"
     time.sleep(0.5)
     return script
+
+
+def test_a_crew_may_be_ended_again():
+    """By `close`, and once more when it is collected, before its threads have seen the first."""
+    shift = _Shift(square)
+    shift.threads = 2
+    shift.end()
+    shift.end()
+    assert [shift.jobs.get_nowait() for _ in range(2)] == [None, None] and shift.jobs.empty()
 
 
 def test_a_worker_answers_again_after_an_error():
