@@ -66,29 +66,34 @@ def stepping(venv: Any, actions: Any, steps: int) -> Callable[[], Any]:
 
 
 def bare(robot: str, num_envs: int, steps: int) -> Callable[[], Any]:
-    """The physics alone: a jitted step of the same tiles on the same devices that begins nothing and tells nothing."""
+    """The physics alone: a jitted step of as many tiles on the same devices, with states as roll-outs have them.
+
+    It begins nothing anew and tells nothing; actions are on the device already.
+    """
     import jax
     import jax.numpy as jnp
     from jax.sharding import NamedSharding, PartitionSpec
 
     import asciime_gym as ag
     from asciime_gym._compile import OPTIONS
-    from asciime_gym.tasks._env_programs import AXIS, KEY_WORDS, _Work, programs
+    from asciime_gym.tasks._env_programs import AXIS, programs
+    from asciime_gym.tasks._env_tiles import KEY_WORDS
+    from asciime_gym.tasks.lanes import lanes
     from asciime_gym.tasks.rollout import TILE
 
     task, every = ag.make_task(OURS[robot]), PartitionSpec(AXIS)
-    made, work = programs(task, num_envs, tuple(jax.local_devices())), _Work.of(task, True, TILE)
+    made = programs(task, num_envs, tuple(jax.local_devices()))
     words = np.random.default_rng(0).integers(2**32, size=(num_envs, KEY_WORDS), dtype=np.uint32)
     tiles, _ = made.reset(made.empty(), words, np.ones(num_envs, bool), np.ones(num_envs, bool))
-    mesh, flattening = made.everywhere.mesh, work.flattening
-    one = lambda tile: flattening.flat(work.steps(flattening.unflat(tile[0]), tile[1]))
-    on_device = lambda state, actions: jax.lax.map(one, (state, actions))
-    step = jax.shard_map(on_device, mesh=mesh, in_specs=every, out_specs=every, check_vma=False)
-    program = jax.jit(step, donate_argnums=0, compiler_options=OPTIONS.get(jax.default_backend()))
-    place = lambda array: jax.device_put(jnp.moveaxis(array.reshape(-1, TILE, array.shape[-1]), 1, -1), there)
+    mesh, wide = made.everywhere.mesh, lanes(task.step)
+    on_device = lambda state, actions: jax.lax.map(lambda tile: wide(*tile), (state, actions))
+    if mesh.size > 1:
+        on_device = jax.shard_map(on_device, mesh=mesh, in_specs=every, out_specs=every, check_vma=False)
+    program = jax.jit(on_device, donate_argnums=0, compiler_options=OPTIONS.get(jax.default_backend()))
     there = NamedSharding(mesh, every)
+    place = lambda array: jax.device_put(jnp.moveaxis(array.reshape(-1, TILE, array.shape[-1]), 1, -1), there)
     actions = [place(array) for array in random_actions(tiles.used.size, task.policy.act_size)]
-    state = tiles.state
+    state = jax.jit(jax.vmap(made.unflat), out_shardings=there)(tiles.state)
 
     def run() -> Any:
         nonlocal state

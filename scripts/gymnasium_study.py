@@ -24,7 +24,7 @@ def run(name: str, seed: int, evaluations: int, batch_size: int, episode_length:
     """One run, from the file as far as it goes."""
     method, path = METHODS[name][0], folder / f"{name}_{seed}.h5"
     algorithm = method(batch_size=batch_size)
-    with hopper_task(method, episode_length) as task:
+    with hopper_task(method, episode_length, num_envs=64) as task:
         if path.exists():
             optimizer = ag.Optimizer.load(path, algorithm=algorithm, task=task)
         else:

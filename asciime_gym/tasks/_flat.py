@@ -8,37 +8,45 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 
-class Flat(NamedTuple):
-    """The float32 arrays of a state whose arrays all end in the same axis, one under the other, and the other ones."""
-
-    numbers: Float[Array, "*batch size width"]
-    rest: tuple[Array, ...]
-
-
 class Flattening(NamedTuple):
-    """How states of one kind become flat, and states again."""
+    """How states whose arrays all end in the same axis become one array, and states again.
+
+    Whole numbers keep their bits: they are moved, never computed with, while they pass for float32.
+    """
 
     structure: Any
-    shapes: tuple[tuple[int, ...] | None, ...]  # without the last axis; `None` for what is not float32
+    shapes: tuple[tuple[int, ...], ...]  # without the last axis
+    dtypes: tuple[Any, ...]
 
     @classmethod
     def of(cls, state: PyTree) -> "Flattening":
         """For states like this one, or like this description of one."""
         leaves, structure = jax.tree.flatten(state)
-        return cls(structure, tuple(leaf.shape[:-1] if leaf.dtype == jnp.float32 else None for leaf in leaves))
+        for leaf in leaves:
+            if not jnp.issubdtype(leaf.dtype, jnp.bool_) and leaf.dtype.itemsize != 4:
+                raise TypeError(f"a state is made of numbers of 32 bits and of truth values; got {leaf.dtype}")
+        return cls(structure, tuple(leaf.shape[:-1] for leaf in leaves), tuple(leaf.dtype for leaf in leaves))
 
-    def flat(self, state: PyTree) -> Flat:
-        leaves = list(zip(jax.tree.leaves(state), self.shapes, strict=True))
-        numbers = [leaf.reshape(-1, leaf.shape[-1]) for leaf, shape in leaves if shape is not None]
-        return Flat(jnp.concatenate(numbers), tuple(leaf for leaf, shape in leaves if shape is None))
+    def flat(self, state: PyTree) -> Float[Array, "size width"]:
+        rows = lambda leaf: _as_float(leaf).reshape(-1, leaf.shape[-1])
+        return jnp.concatenate([rows(leaf) for leaf in jax.tree.leaves(state)])
 
-    def unflat(self, flat: Flat) -> PyTree:
-        leaves, rest, begin = [], iter(flat.rest), 0
-        for shape in self.shapes:
-            if shape is None:
-                leaves.append(next(rest))
-                continue
+    def unflat(self, flat: Float[Array, "size width"]) -> PyTree:
+        leaves, begin = [], 0
+        for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
             end = begin + math.prod(shape)
-            leaves.append(flat.numbers[begin:end].reshape(*shape, -1))
+            leaves.append(_from_float(flat[begin:end].reshape(*shape, flat.shape[-1]), dtype))
             begin = end
         return jax.tree.unflatten(self.structure, leaves)
+
+
+def _as_float(leaf: Array) -> Array:
+    if jnp.issubdtype(leaf.dtype, jnp.bool_):
+        return leaf.astype(jnp.float32)
+    return leaf if leaf.dtype == jnp.float32 else jax.lax.bitcast_convert_type(leaf, jnp.float32)
+
+
+def _from_float(leaf: Array, dtype: Any) -> Array:
+    if jnp.issubdtype(dtype, jnp.bool_):
+        return leaf > 0.5
+    return leaf if dtype == jnp.float32 else jax.lax.bitcast_convert_type(leaf, dtype)

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from jax.sharding import NamedSharding, SingleDeviceSharding
 
-from ._env_programs import columns
+from ._env_tiles import columns
 from .locomotion import Locomotion
 
 INFO = ("descriptor", "position")
@@ -34,15 +34,16 @@ class Teller:
         self._same_step, self._on_device = mode == AutoresetMode.SAME_STEP, array_type == "jax"
         self._dtype = np.float32 if self._on_device else np.float64  # of rewards: as Gymnasium's own, which is NumPy's
         self._all = np.ones(count, bool)
-        (first, *others) = everywhere.device_set
-        self._several, place = bool(others), everywhere if others else SingleDeviceSharding(first)
-        program = lambda function: jax.jit(lambda *args: function(jnp, *args), out_shardings=place)
+        # One device puts together what all have told: a copy, where devices that wait for each other may wait for ever
+        # once many steps are on their way.
+        self._place = SingleDeviceSharding(everywhere.mesh.devices.flat[0])
+        program = lambda function: jax.jit(lambda *args: function(jnp, *args))
         self._step_there, self._begin_there = program(self._step), program(self._begin)
 
     def step(self, rows: jax.Array) -> Outcome:
         """What a step returns."""
         if self._on_device:
-            return self._here(self._step_there(rows))
+            return self._step_there(jax.device_put(rows, self._place))
         outcome = self._step(np, np.asarray(rows))
         if self._same_step:
             _as_gymnasium_does(outcome[4])
@@ -51,12 +52,8 @@ class Teller:
     def beginning(self, rows: jax.Array, mask: np.ndarray) -> tuple[Any, dict[str, Any]]:
         """What a reset of those in the mask returns."""
         if self._on_device:
-            return self._here(self._begin_there(rows, mask))
+            return self._begin_there(jax.device_put(rows, self._place), mask)
         return self._begin(np, np.asarray(rows), mask)
-
-    def _here(self, tree: Any) -> Any:
-        """Arrays of one device, from arrays that are the same on all."""
-        return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree) if self._several else tree
 
     def _begin(self, xp: ModuleType, rows: Any, mask: Any) -> tuple[Any, dict[str, Any]]:
         parts = self._parts(rows)

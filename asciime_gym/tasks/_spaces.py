@@ -9,7 +9,7 @@ from gymnasium.spaces import Box
 from jax.sharding import NamedSharding
 from jaxtyping import Float, UInt32
 
-from ._env_programs import KEY_WORDS
+from ._env_tiles import KEY_WORDS
 from .locomotion import Locomotion
 
 VELOCITY = 10.0  # Brax clips the planar robots' velocities to this in their observations

@@ -11,7 +11,7 @@ from gymnasium import error
 from jaxtyping import Array, Float, Key, UInt8, UInt32
 
 from .._compile import OPTIONS, _tracing_for
-from ._env_programs import columns, key_of, told
+from ._env_tiles import columns, key_of, told
 from ._render import Renderer
 from ._spaces import (
     RENDER_MODES,

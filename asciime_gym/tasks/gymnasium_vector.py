@@ -12,7 +12,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from jaxtyping import UInt8
 
-from ._env_programs import KEY_WORDS, WHENS, Tiles, programs
+from ._env_programs import WHENS, programs
+from ._env_tiles import KEY_WORDS, Tiles
 from ._outcome import Outcome, Teller
 from ._render import Renderer
 from ._spaces import (
@@ -76,8 +77,9 @@ class LocomotionVectorEnv(VectorEnv[Any, Any, Any]):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.array_type = array_type
         self.render_mode = render_mode
-        self.metadata = {**METADATA, "autoreset_mode": self.autoreset_mode, "jax": array_type == "jax"}
-        self.metadata["render_fps"] = frames_per_second(self.task)
+        self.metadata = {**METADATA, "autoreset_mode": self.autoreset_mode, "render_fps": frames_per_second(self.task)}
+        if array_type == "jax":
+            self.metadata["jax"] = True
         self.single_observation_space, self.single_action_space = observation_space(self.task), action_space(self.task)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -115,6 +117,8 @@ class LocomotionVectorEnv(VectorEnv[Any, Any, Any]):
             actions = device_actions(actions, shape, self._programs.everywhere)
         else:
             actions = host_actions(actions, shape)
+            if self.array_type == "jax":
+                actions = actions.copy()  # the user's may change before the device has read it
         if self._over.any():
             ended = np.flatnonzero(self._over).tolist()
             raise error.ResetNeeded(f'the episodes of {ended} are over: call reset(options={{"reset_mask": …}})')
@@ -165,7 +169,7 @@ class LocomotionVectorEnv(VectorEnv[Any, Any, Any]):
             raise ValueError(f"options['reset_mask'] must have the shape ({self.num_envs},); got {mask.shape}")
         if mask.dtype != np.bool_:
             raise TypeError(f"options['reset_mask'] must be of dtype bool; got {mask.dtype}")
-        mask = np.asarray(mask)
+        mask = np.array(mask)  # the user's may change before the device has read it
         if not mask.any():
             raise ValueError("options['reset_mask'] must name at least one sub-environment; all of it is False")
         if self._tiles is None and not mask.all():
@@ -187,6 +191,7 @@ class LocomotionVectorEnv(VectorEnv[Any, Any, Any]):
         seeded = np.zeros(self.num_envs, bool)
         for i, one in enumerate(seeds):
             if mask[i] and (one is not None or self._tiles is None):
+                one = int(one) if isinstance(one, Integral) else one
                 words[i], seeded[i] = draw_words(seeding.np_random(one)[0]), True
         return words, seeded
 
