@@ -29,7 +29,9 @@ from .algorithms import ALGORITHMS as ALGORITHMS
 from .algorithms import AsciiME as AsciiME
 from .algorithms import DcrlME as DcrlME
 from .algorithms import MapElites as MapElites
+from .algorithms import Memes as Memes
 from .algorithms import PgaME as PgaME
+from .algorithms import Ppga as Ppga
 from .tasks import _registration
 from .tasks._descriptors import FinalObservation as FinalObservation
 from .tasks._descriptors import MeanInfo as MeanInfo

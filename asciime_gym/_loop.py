@@ -61,8 +61,8 @@ class AbstractAlgorithm(eqx.Module):
         """What to keep beside an elite of its one trajectory; `None` where nothing is."""
 
     @abc.abstractmethod
-    def init(self, problem: AbstractProblem, key: Key[Array, ""]) -> Any:
-        """The state before the first generation."""
+    def init(self, problem: AbstractProblem, archive: Archive, key: Key[Array, ""]) -> Any:
+        """The state before the first generation, when the archive is empty."""
 
     @abc.abstractmethod
     def room(self, problem: AbstractProblem, state: Any, evaluations: int) -> Any:
@@ -124,7 +124,7 @@ def start(
 
     newcomers = eqx.filter_eval_shape(first, key)
     archive = empty_archive(centroids, problem.descriptor_low, problem.descriptor_high, newcomers)
-    state = algorithm.init(problem, jax.random.fold_in(key, NO_GENERATION))
+    state = algorithm.init(problem, archive, jax.random.fold_in(key, NO_GENERATION))
     return Run(archive, state, key, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
 

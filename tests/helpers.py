@@ -27,6 +27,18 @@ ALGORITHMS = {
     "ascii_me": ag.AsciiME(batch_size=24, epochs=3),
     "pga_me": ag.PgaME(batch_size=24, **SMALL),
     "dcrl_me": ag.DcrlME(batch_size=24, **SMALL),
+    "memes": ag.Memes(batch_size=24, samples=2, novelty_capacity=50),
+    "ppga": ag.Ppga(
+        batch_size=24,
+        environments=16,
+        rollout=8,
+        minibatches=2,
+        epochs=2,
+        walk_iterations=2,
+        gradient_iterations=2,
+        critic_hidden=(8,),
+        threshold_min=0.0,
+    ),
 }
 
 
@@ -48,6 +60,14 @@ def vanished(parent: int | None = None, group: int | None = None) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+def spent(algorithm, generations: int, task) -> int:
+    """Evaluations after so many generations; the initial one costs no more than its rows."""
+    practice = 0
+    if isinstance(algorithm, ag.Ppga):  # episodes' worth of PPO's steps
+        practice = -(-algorithm._steps(1 + task.descriptor_size) // task.episode_length)
+    return generations * algorithm.batch_size + (generations - 1) * practice
 
 
 def sized(algorithm, batch_size: int):

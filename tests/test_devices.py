@@ -12,7 +12,7 @@ jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
 from asciime_gym._process import keep_programs
 keep_programs()
 import asciime_gym as ag
-from helpers import ALGORITHMS, Walk, digest, sized
+from helpers import ALGORITHMS, Walk, digest, sized, spent
 robot = len(sys.argv) > 2
 assert len(jax.devices()) == int(sys.argv[1])
 for name, algorithm in ALGORITHMS.items():
@@ -21,7 +21,7 @@ for name, algorithm in ALGORITHMS.items():
     if robot:
         task = ag.make_task("hopper_uni", episode_length=100, policy=algorithm.default_policy)
     optimizer = ag.Optimizer(algorithm, task, centroids=64)
-    optimizer.fit(evaluations=5 * algorithm.batch_size)
+    optimizer.fit(evaluations=spent(algorithm, 5, task))
     print(name, digest(optimizer._run), len(optimizer.archive))
 """
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import gymnasium
+import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import FlattenObservation, TimeLimit
-from helpers import same, vanished, workers
+from helpers import same, sized, vanished, workers
 from small_envs import Blind, Clumsy, Forgetful, Shaped, Track, Witness
 
 import asciime_gym as ag
@@ -376,7 +377,11 @@ ENVIRONMENTS = {
 ALGORITHMS = {
     "map_elites": ag.MapElites(batch_size=8, sigma1=0.05),
     "ascii_me": ag.AsciiME(batch_size=8, epochs=2),
+    "pga_me": sized(helpers.ALGORITHMS["pga_me"], 8),
+    "dcrl_me": sized(helpers.ALGORITHMS["dcrl_me"], 8),
+    "memes": ag.Memes(batch_size=8, samples=2),
 }
+EVERYWHERE = {("Hopper-v5", "map_elites"), ("Hopper-v5", "ascii_me")}  # the others are slow
 
 
 def task_of(name: str, **options) -> ag.GymnasiumTask:
@@ -390,12 +395,17 @@ def columns(optimizer) -> dict[str, list]:
     return {name: column.tolist() for name, column in optimizer.history.to_dict().items() if name != "seconds"}
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=list(ALGORITHMS))
 @pytest.mark.parametrize(
-    "name", ["Hopper-v5", *(pytest.param(n, marks=pytest.mark.slow) for n in ("Ant-v5", "BipedalWalker-v3"))]
+    ("name", "method"),
+    [
+        pytest.param(name, method, marks=() if (name, method) in EVERYWHERE else pytest.mark.slow)
+        for name in ENVIRONMENTS
+        for method in (ALGORITHMS if name == "Hopper-v5" else ("map_elites", "ascii_me"))
+    ],
 )
-def test_fit(name, algorithm, tmp_path):
+def test_fit(name, method, tmp_path):
     """As it is driven by hand, in worker processes or here, and in one run or two: bit for bit."""
+    algorithm = ALGORITHMS[method]
     with task_of(name) as task, task_of(name, vectorization="async") as elsewhere:
         by_fit = ag.Optimizer(algorithm, elsewhere, centroids=32)
         result = by_fit.fit(evaluations=32)

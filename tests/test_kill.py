@@ -17,7 +17,7 @@ import asciime_gym as ag
 
 pytestmark = pytest.mark.slow
 
-GENERATIONS = 800
+GENERATIONS = dict.fromkeys(ALGORITHMS, 800) | {"ppga": 300}  # more than are reached before the last kill
 KILLS = max(3, math.ceil(30 / (2 * len(ALGORITHMS))))  # of each algorithm on each number of devices
 COMMON = """
 import os, sys, time, jax
@@ -25,36 +25,36 @@ jax.config.update("jax_num_cpu_devices", int(sys.argv[2]))
 from asciime_gym._process import keep_programs
 keep_programs()
 import asciime_gym as ag
-from helpers import ALGORITHMS, Walk, digest
-algorithm, task = ALGORITHMS[sys.argv[1]], Walk()
+from helpers import ALGORITHMS, Walk, digest, spent
+algorithm, task, generations = ALGORITHMS[sys.argv[1]], Walk(), int(sys.argv[3])
+evaluations = spent(algorithm, generations, task)
 def start(path):
     if os.path.exists(path):
         return ag.Optimizer.load(path, task=task)
     return ag.Optimizer(algorithm, task, centroids=64)
 """
 VICTIM = f"""{COMMON}
-optimizer = start(sys.argv[3])
+optimizer = start(sys.argv[4])
 pause = lambda *_: time.sleep(0.004)
-evaluations = {GENERATIONS} * algorithm.batch_size
-optimizer.fit(evaluations=evaluations, callbacks=pause, checkpoint=sys.argv[3], checkpoint_every=1)
+optimizer.fit(evaluations=evaluations, callbacks=pause, checkpoint=sys.argv[4], checkpoint_every=1)
 print("ended")
 """
 FINISHER = f"""{COMMON}
-for path in sys.argv[3:]:
+for path in sys.argv[4:]:
     optimizer = start(path)
-    assert len(optimizer.history) == optimizer.generation < {GENERATIONS}
-    optimizer.fit(evaluations={GENERATIONS} * algorithm.batch_size, checkpoint=path)
+    assert len(optimizer.history) == optimizer.generation < generations
+    optimizer.fit(evaluations=evaluations, checkpoint=path)
     history = {{k: v for k, v in optimizer.history.to_dict().items() if k != "seconds"}}
-    assert history["generation"].tolist() == list(range({GENERATIONS}))
+    assert history["generation"].tolist() == list(range(generations))
     print(digest(optimizer._run), digest(history))
 """
 COMMAND = f"""{COMMON}
 from asciime_gym.__main__ import main
-start(sys.argv[3]).save(sys.argv[3])
+start(sys.argv[4]).save(sys.argv[4])
 load = ag.Optimizer.load
 ag.Optimizer.load = lambda path, **_: load(path, task=task)  # the command line knows the robots only
 print("resumes", flush=True)
-sys.exit(main(["resume", sys.argv[3], "--evaluations", str(10**9), "--checkpoint-every", "1", "--quiet"]))
+sys.exit(main(["resume", sys.argv[4], "--evaluations", str(10**9), "--checkpoint-every", "1", "--quiet"]))
 """
 
 
@@ -66,7 +66,7 @@ def script(code: str, *words) -> subprocess.Popen:
 
 def finish(name: str, devices: int, *paths: Path) -> list[str]:
     """What the run in each file is at its end."""
-    with script(FINISHER, name, devices, *paths) as process:
+    with script(FINISHER, name, devices, GENERATIONS[name], *paths) as process:
         out, err = process.communicate()
     assert process.returncode == 0, err
     return out.splitlines()
@@ -109,12 +109,12 @@ def test_a_run_that_is_killed_again_and_again(name, devices, uninterrupted, tmp_
     path, moment = tmp_path / "run" / "run.h5", random.Random(f"{name} {devices}")
     copies, generation = [], 0
     while len(copies) < KILLS:
-        with script(VICTIM, name, devices, path) as process:
+        with script(VICTIM, name, devices, GENERATIONS[name], path) as process:
             kill(process, path, moment)
         if not path.exists():  # before the first checkpoint
             continue
         left = ag.Optimizer.load(path, task=Walk())
-        assert generation <= left.generation == len(left.history) < GENERATIONS
+        assert generation <= left.generation == len(left.history) < GENERATIONS[name]
         assert len(ag.load_archive(path)) == len(left.archive)
         generation = left.generation
         copies.append(shutil.copy(path, tmp_path / f"kill_{len(copies)}.h5"))
@@ -126,9 +126,9 @@ def test_a_run_that_is_killed_again_and_again(name, devices, uninterrupted, tmp_
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_told_to_stop(number, tmp_path):
     """`asciime resume` saves, shows what there is, and exits with 130."""
-    name, path = list(ALGORITHMS)[-1], tmp_path / "run.h5"
+    name, path = "dcrl_me", tmp_path / "run.h5"
     for _ in range(2):
-        with script(COMMAND, name, 2, path) as process:
+        with script(COMMAND, name, 2, 1, path) as process:
             assert process.stdout.readline() == "resumes\n"
             wait_for_change(path, process)
             process.send_signal(number)

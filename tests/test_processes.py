@@ -16,19 +16,19 @@ if processes > 1:
 from asciime_gym._process import keep_programs
 keep_programs()
 import asciime_gym as ag
-from helpers import ALGORITHMS, Walk, digest, sized
+from helpers import ALGORITHMS, Walk, digest, sized, spent
 assert (jax.process_count(), jax.device_count(), jax.local_device_count()) == (processes, processes, 1)
 for name, algorithm in ALGORITHMS.items():
     algorithm, task = sized(algorithm, 150), Walk()
     optimizer = ag.Optimizer(algorithm, task, centroids=64)
     file = f"{folder}/{name}_{processes}.h5"
-    result = optimizer.fit(evaluations=2 * 150, seconds=1e6, checkpoint=file, checkpoint_every=1)
+    result = optimizer.fit(evaluations=spent(algorithm, 2, task), seconds=1e6, checkpoint=file, checkpoint_every=1)
     assert result.stopped_by == "evaluations"
     optimizer = ag.Optimizer.load(file, task=task)  # the file that the first process wrote
     genotypes, key, life = optimizer.ask(), optimizer.evaluation_key, optimizer.life
     told = task.evaluate(genotypes, key, life=life, trajectory=algorithm.needs_trajectory)
     optimizer.tell(told.fitness, told.descriptor, told.trajectory, steps=told.steps)
-    optimizer.fit(evaluations=4 * 150)
+    optimizer.fit(evaluations=spent(algorithm, 4, task))
     print(name, digest(optimizer._run), len(optimizer.archive))
 """
 

@@ -5,7 +5,7 @@ import logging
 import jax
 import numpy as np
 import pytest
-from helpers import ALGORITHMS, Walk, same
+from helpers import ALGORITHMS, Walk, same, spent
 
 import asciime_gym as ag
 
@@ -24,7 +24,7 @@ def optimizer(algorithm, seed=0) -> ag.Optimizer:
 
 def fitted(algorithm, generations=GENERATIONS, seed=0, **options) -> ag.Optimizer:
     made = optimizer(algorithm, seed)
-    made.fit(evaluations=generations * algorithm.batch_size, **options)
+    made.fit(evaluations=spent(algorithm, generations, TASK), **options)
     return made
 
 
@@ -62,7 +62,7 @@ def test_fit_equals_ask_and_tell(algorithm):
 def test_chunks_do_not_matter(algorithm):
     rows = []
     one_by_one = fitted(algorithm, callbacks=lambda _, row: rows.append(row["evaluations"]))
-    assert rows == [algorithm.batch_size * (i + 1) for i in range(GENERATIONS)]
+    assert rows == [spent(algorithm, i + 1, TASK) for i in range(GENERATIONS)]
     assert same(one_by_one._run, fitted(algorithm)._run)
 
 
@@ -80,9 +80,9 @@ def test_resume_equals_going_on(algorithm, tmp_path):
     whole = fitted(algorithm, 7)
     for stop in (2, 5):
         part = ag.Optimizer.load(tmp_path / "run.h5", task=TASK) if stop == 5 else optimizer(algorithm)
-        part.fit(evaluations=stop * algorithm.batch_size, checkpoint=tmp_path / "run.h5")
+        part.fit(evaluations=spent(algorithm, stop, TASK), checkpoint=tmp_path / "run.h5")
     part = ag.Optimizer.load(tmp_path / "run.h5", task=TASK)
-    part.fit(evaluations=7 * algorithm.batch_size)
+    part.fit(evaluations=spent(algorithm, 7, TASK))
     assert same(whole._run, part._run)
     assert columns(whole) == columns(part)
 
@@ -114,11 +114,12 @@ def compiled(caplog) -> list[str]:
 def test_nothing_is_compiled_twice(algorithm, caplog, tmp_path):
     """Neither for another seed or budget, nor after a resume."""
     fitted(algorithm, checkpoint=tmp_path / "run.h5")
+    ag.Optimizer.load(tmp_path / "run.h5", task=TASK)  # what loading itself compiles is no part of it
     jax.config.update("jax_log_compiles", True)
     try:
         with caplog.at_level(logging.WARNING):
             fitted(algorithm, generations=9, seed=3)
-            ag.Optimizer.load(tmp_path / "run.h5", task=TASK).fit(evaluations=9 * algorithm.batch_size)
+            ag.Optimizer.load(tmp_path / "run.h5", task=TASK).fit(evaluations=spent(algorithm, 9, TASK))
             before = len(compiled(caplog))
             jax.jit(lambda x: 3 * x + algorithm.batch_size)(1.0)  # a new program does show
     finally:
@@ -177,7 +178,7 @@ def test_a_robot_fits_as_it_is_driven_by_hand(algorithm):
     """`fit` = ask, evaluate, tell, bit for bit, with real physics."""
     task = ag.make_task("hopper_uni", episode_length=40, policy=algorithm.default_policy)
     by_fit, by_hand = (ag.Optimizer(algorithm, task, centroids=64) for _ in range(2))
-    by_fit.fit(evaluations=5 * algorithm.batch_size)
+    by_fit.fit(evaluations=spent(algorithm, 5, task))
     for _ in range(5):
         genotypes, key, life = by_hand.ask(), by_hand.evaluation_key, by_hand.life
         result = task.evaluate(genotypes, key, life=life, trajectory=algorithm.needs_trajectory)

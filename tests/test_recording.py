@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from helpers import ALGORITHMS, Walk, same
+from helpers import ALGORITHMS, Walk, same, spent
 
 import asciime_gym as ag
 
@@ -12,7 +12,7 @@ TASK = Walk()
 
 def run(algorithm, path, generations=5, **options) -> ag.Optimizer:
     made = ag.Optimizer(algorithm, TASK, centroids=64)
-    made.fit(evaluations=generations * algorithm.batch_size, checkpoint=path, **options)
+    made.fit(evaluations=spent(algorithm, generations, TASK), checkpoint=path, **options)
     return made
 
 

@@ -159,7 +159,7 @@ class AbstractActorCritic(AbstractAlgorithm):
     def keepsake(self, trajectory: Trajectory) -> None:
         return None
 
-    def init(self, problem: AbstractProblem, key: Key[Array, ""]) -> State:
+    def init(self, problem: AbstractProblem, archive: Archive, key: Key[Array, ""]) -> State:
         check_bounded(self, problem.policy)
         actor_key, critic_key = jax.random.split(key)
         td3 = self._td3(problem)

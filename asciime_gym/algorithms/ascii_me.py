@@ -100,7 +100,7 @@ class AsciiME(AbstractAlgorithm):
     def keepsake(self, trajectory: Trajectory) -> Keepsake:
         return Keepsake(trajectory.observation, reward_to_go(trajectory.reward, trajectory.alive, self.discount))
 
-    def init(self, problem: AbstractProblem, key: Key[Array, ""]) -> Buffer:
+    def init(self, problem: AbstractProblem, archive: Archive, key: Key[Array, ""]) -> Buffer:
         time, policy = problem.episode_length, problem.policy
         like = Experience(
             observation=jnp.zeros((1, time, policy.obs_size)),

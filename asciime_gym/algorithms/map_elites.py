@@ -44,7 +44,7 @@ class MapElites(AbstractAlgorithm):
     def keepsake(self, trajectory: Trajectory) -> None:
         return None
 
-    def init(self, problem: AbstractProblem, key: Key[Array, ""]) -> None:
+    def init(self, problem: AbstractProblem, archive: Archive, key: Key[Array, ""]) -> None:
         return None
 
     def room(self, problem: AbstractProblem, state: None, evaluations: int) -> None:
