@@ -32,6 +32,7 @@ GENERATION = {
     "ant_omni": (6.5, 11.0),
     "anttrap_omni": (5.0, 8.0),
 }
+PEERS = {"pga_me": "<= 12", "dcrl_me": "<= 8"}  # seconds of a generation on all cores
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -334,6 +335,40 @@ def gymnasium(bench: Bench, robots, count: int = 256, steps: int = 1000, few_ste
             theirs.run(case="end")
 
 
+def peers(bench: Bench, task: str, names, rounds: int):
+    """A generation of each algorithm on one core and on all, what it is made of, and what an evaluation costs."""
+    cost: dict[str, float] = {}
+    for name in names:
+        fields = {} if name in ("memes", "ppga") else {"batch_size": 256}
+        for cores in dict.fromkeys((1, CORES)):
+            with Worker("ours", cores, cores, script="_bench_peers.py") as worker:
+                answer = worker.run(algorithm=name, task=task, rounds=rounds, **fields)
+            walls = {part: [wall for wall, _ in times] for part, times in answer["times"].items()}
+            middle = {part: statistics.median(times) for part, times in walls.items()}
+            cost[name] = middle["generation"] / answer["evaluations"]
+            split = ", ".join(f"{part} {middle[part]:.2f} s" for part in ("ask", "evaluate", "tell"))
+            limit = PEERS.get(name, "") if cores == CORES else ""
+            what = (
+                f"generation of {name} on {task}, {answer['evaluations']:,} evaluations, {cores} core{'s'[: cores > 1]}"
+            )
+            note = f"{split}; {1 / cost[name]:,.0f} evaluations/s"
+            bench.row(what, walls["generation"], limit, limit and limit.split()[1], " s", note)
+            bounds(bench, f"{name} on {task}, {cores} core{'s'[: cores > 1]}", walls, answer["flops"])
+    for name in [name for name in names if name != "ascii_me" and "ascii_me" in names]:
+        what = f"evaluations of ascii_me in the time of one of {name}, {task}, {CORES} cores"
+        bench.row(what, [cost[name] / cost["ascii_me"]], unit="x")
+
+
+def bounds(bench: Bench, what: str, walls: dict[str, list[float]], flops: dict[str, float]):
+    """What bounds the training: how near it comes to what the cores can multiply."""
+    speed = {part: [each / t / 1e9 for t in walls[part]] for part, each in flops.items()}
+    most = speed.pop("matrix product")
+    for part, reached in speed.items():
+        ours, theirs, taken = (statistics.median(values) for values in (reached, most, walls[part]))
+        note = f"{ours:.0f} of {theirs:.0f} GFLOP/s, {taken:.2f} s"
+        bench.row(f"{part} of {what}, share of a plain matmul's speed", ratios(reached, most), note=note)
+
+
 def memory(bench: Bench, limits: dict[int, float]):
     for batch, limit in limits.items():
         with Worker("ours", CORES, CORES, {"ASCIIME_CACHE": "off"}) as worker:  # compiling takes memory, too
@@ -390,7 +425,7 @@ def draw(rows: list[dict], file: Path):
     figure.savefig(file, dpi=130)
 
 
-PARTS = ("physics", "generations", "scaling", "checkpoints", "starts", "memory", "gymnasium")
+PARTS = ("physics", "generations", "scaling", "checkpoints", "starts", "memory", "gymnasium", "peers")
 
 
 def options() -> argparse.Namespace:
@@ -437,6 +472,8 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
         memory(bench, {4096: 6.0, 8192: 10.0})
     if "gymnasium" in args.parts:
         gymnasium(bench, ("hopper",) if args.quick else PHYSICS)
+    if "peers" in args.parts:
+        peers(bench, "hopper_uni", ("ascii_me", "map_elites", "pga_me", "dcrl_me", "memes", "ppga"), args.rounds)
 
 
 def main():

@@ -1,28 +1,43 @@
 """Algorithms side by side on tasks and seeds at equal evaluations: one table, made of files that are kept.
 
     python scripts/study.py --tasks walker2d_uni --algorithms map_elites pga_me dcrl_me --evaluations 10240
+    python scripts/study.py --tasks hopper_uni walker2d_uni --seeds 0 --evaluations 25600 --batch-size suited
 
 A run that is there already is not repeated, and one that was stopped goes on: call it again after Ctrl-C.
 """
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import tyro
 
 import asciime_gym as ag
 from asciime_gym._process import prepare
 
+# What suits each method on a CPU: a table's batch where it fits, else the settings that are documented as small.
+SUITED: dict[str, Callable[[str], ag.AbstractAlgorithm]] = {
+    "map_elites": lambda _: ag.MapElites(),
+    "ascii_me": lambda _: ag.AsciiME(),
+    "pga_me": lambda _: ag.PgaME(batch_size=1024),
+    "dcrl_me": lambda _: ag.DcrlME(batch_size=1024),
+    "memes": lambda _: ag.Memes.small(),
+    "ppga": lambda task: ag.Ppga.for_task(task, small=True),
+}
 
-def run(task_name: str, algorithm_name: str, batch_size: int, seed: int, evaluations: int, folder: Path) -> Path:
+
+def run(task: str, name: str, batch_size: int | None, seed: int, evaluations: int, folder: Path) -> Path:
     """One run's file, which holds all of its evaluations."""
-    path = folder / f"{task_name}_{algorithm_name}_{batch_size}_{seed}.h5"
-    method = ag.ALGORITHMS[algorithm_name]
-    make = getattr(method, "for_task", lambda _, **fields: method(**fields))
+    algorithm = SUITED[name](task)
+    if batch_size is not None:
+        algorithm = dataclasses.replace(algorithm, batch_size=batch_size)
+    path = folder / f"{task}_{name}_{algorithm.batch_size}_{seed}.h5"
     if path.exists():
         optimizer = ag.Optimizer.load(path)
     else:
-        task = ag.make_task(task_name, policy=method.default_policy)
-        optimizer = ag.Optimizer(make(task_name, batch_size=batch_size), task, seed=seed)
+        policy = type(algorithm).default_policy
+        optimizer = ag.Optimizer(algorithm, ag.make_task(task, policy=policy), seed=seed)
     if optimizer.evaluations < evaluations:
         result = optimizer.fit(evaluations=evaluations, checkpoint=path)
         if result.stopped_by == "interrupt":
@@ -49,11 +64,10 @@ def table(paths: list[Path]) -> str:
 
 def main(
     tasks: tuple[str, ...] = ("walker2d_uni",),
-    algorithms: tuple[str, ...] = ("map_elites", "ascii_me", "pga_me", "dcrl_me"),
+    algorithms: tuple[str, ...] = tuple(SUITED),
     seeds: tuple[int, ...] = (0, 1, 2),
     evaluations: int = 10_240,
-    batch_size: int = 256,
-    batch_sizes: tuple[str, ...] = (),
+    batch_size: int | Literal["suited"] = 256,
     folder: Path = Path("runs/study"),
 ):
     """Runs what is missing, and prints the table.
@@ -63,15 +77,14 @@ def main(
         algorithms: Names of algorithms.
         seeds: A run of each algorithm on each task for each of these.
         evaluations: Budget of every run.
-        batch_size: Of every algorithm that batch_sizes does not name.
-        batch_sizes: Of single algorithms, memes=504 for example.
+        batch_size: Of every algorithm, or "suited": what suits each on a CPU.
         folder: Where the runs are kept.
     """
     prepare()
-    own = {name: int(size) for name, size in (word.split("=") for word in batch_sizes)}
+    size = None if batch_size == "suited" else batch_size
     folder.mkdir(parents=True, exist_ok=True)
     order = [(task, name, seed) for seed in seeds for task in tasks for name in algorithms]
-    paths = [run(task, name, own.get(name, batch_size), seed, evaluations, folder) for task, name, seed in order]
+    paths = [run(task, name, size, seed, evaluations, folder) for task, name, seed in order]
     print(table(sorted(paths)))
 
 

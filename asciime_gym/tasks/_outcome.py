@@ -36,7 +36,7 @@ class Teller:
         self._all = np.ones(count, bool)
         # One device puts together what all have told: a copy, where devices that wait for each other may wait for ever
         # once many steps are on their way.
-        self._place = SingleDeviceSharding(everywhere.mesh.devices.flat[0])
+        self._place = SingleDeviceSharding(min(everywhere.device_set, key=lambda device: device.id))
         program = lambda function: jax.jit(lambda *args: function(jnp, *args))
         self._step_there, self._begin_there = program(self._step), program(self._begin)
 

@@ -1,16 +1,12 @@
-"""Seconds per generation of PGA-ME and DCRL-ME, where they go, and how near they come to what the cores can multiply.
+"""One side of the benchmark of the six algorithms: a process that times generations and their parts.
 
-    .venv/bin/python scripts/_bench_actor_critic.py [ALGORITHM…] [--task hopper_uni] [--batch 256] [--rounds 3]
-    .venv/bin/python scripts/_bench_actor_critic.py --worker DEVICES CORES
+    python scripts/_bench_peers.py WAY DEVICES CORES
 
-The second form is one side of it: a process that measures what a line of JSON on standard input asks for, and answers
-with a line that begins with `@`.
+A request is a line of JSON on standard input, the answer a line that begins with `@`, as of `_bench_worker.py`.
 """
 
-import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -29,10 +25,17 @@ from asciime_gym._spread import replicate, spread
 from asciime_gym.algorithms._actor_critic import AbstractActorCritic
 from asciime_gym.learning.td3 import train
 
-ALGORITHMS = ("pga_me", "dcrl_me")
 BEFORE = 2  # generations that are not timed: the first has nothing to learn from
 MATRIX = 1024
-PARTS = ("ask", "  critics", "  offspring", "evaluate", "tell", "generation")
+# A hundred and more offspring of each, in the settings for a CPU.
+ALGORITHMS: dict[str, Callable[..., ag.AbstractAlgorithm]] = {
+    "map_elites": lambda task, **fields: ag.MapElites(**fields),
+    "ascii_me": lambda task, **fields: ag.AsciiME(**fields),
+    "pga_me": lambda task, **fields: ag.PgaME(**fields),
+    "dcrl_me": lambda task, **fields: ag.DcrlME(**fields),
+    "memes": lambda task, **fields: ag.Memes.small(**fields),
+    "ppga": lambda task, **fields: ag.Ppga.for_task(task, small=True, **fields),
+}
 
 
 def products(sizes: list[tuple[int, int]], *, weights: bool, inputs: bool) -> int:
@@ -53,8 +56,8 @@ def work(algorithm: AbstractActorCritic, task: ag.AbstractTask) -> dict[str, flo
     rows = algorithm.critic_steps * algorithm.minibatch_size
     climbed = algorithm.policy_steps * algorithm.minibatch_size * algorithm.counts[1]
     return {
-        "  critics": rows * (step + delayed / algorithm.actor_delay),
-        "  offspring": climbed * (products(list(policy.layers), weights=True, inputs=False) + through),
+        "critics": rows * (step + delayed / algorithm.actor_delay),
+        "offspring": climbed * (products(list(policy.layers), weights=True, inputs=False) + through),
     }
 
 
@@ -74,91 +77,69 @@ def plain_product() -> tuple[Callable, Any, float]:
     return program, matrix, 2.0 * MATRIX**3 * jax.device_count()
 
 
-def measure(algorithm: str, task: str, batch: int, rounds: int, **fields: Any) -> dict[str, Any]:
-    """Times of each part, round by round, and what they multiply."""
-    kinds: dict[str, Any] = ag.ALGORITHMS
-    made: AbstractActorCritic = kinds[algorithm](batch_size=batch, **fields)
-    world = ag.make_task(task, policy=made.default_policy)
+def measure(algorithm: str, task: str, rounds: int, **fields: Any) -> dict[str, Any]:
+    """Times of a generation and of its parts, round by round; evaluations of each; and what is multiplied."""
+    made = ALGORITHMS[algorithm](task, **fields)
+    world = ag.make_task(task, policy=type(made).default_policy)
     centroids = cvt_centroids(1024, world.descriptor_low, world.descriptor_high)
     run = compiled(_loop.start)(made, world, centroids, np.uint32(0))
-    budget = (BEFORE + 4 * rounds + 1) * batch
-    state = made.room(world, run.state, budget)
+    state = made.room(world, run.state, (BEFORE + 4 * rounds + 1) * made.batch_size)
     run = replicate(_loop.Run(run.archive, state, run.key, run.generation, run.evaluations))
 
     generations = compiled(
         lambda fixed, run: _loop.generations(made, world, fixed[0], fixed[1], run), donate="all-except-first"
     )
     ask = compiled(lambda run: _loop.ask(made, world, run))
-    learn = compiled(
-        lambda run: train(
-            made._td3(world), run.state.learner, run.state.memory, run.key, critic_steps=made.critic_steps
-        )
-    )
-    climb = compiled(lambda run: made._climb(world, run.archive, run.state.memory, run.state.learner, run.key))
     tell = compiled(
         lambda fixed, run, *told: _loop.tell(made, world, run, *told)[0], donate="all-except-first"
     )  # the run and what was told are used up, as in a loop
+    evaluate = lambda offspring, run: world.evaluate(
+        offspring.genotype, _loop.keys(run)[1], life=offspring.life, trajectory=made.needs_trajectory
+    )
+    parts = learning(made, world) if isinstance(made, AbstractActorCritic) else {}
     multiply, matrix, flops = plain_product()
 
     limits = lambda count: (jnp.int32(count), jnp.int32(2**31 - 1))
     run = generations(limits(BEFORE), run)[0]
-    times: dict[str, list[tuple[float, float]]] = {part: [] for part in (*PARTS, "matrix product")}
+    times: dict[str, list[tuple[float, float]]] = {}
+    evaluations = 0
     for i in range(rounds + 1):
         taken = {"matrix product": min(seconds(multiply, matrix)[0] for _ in range(3))}
+        before = int(run.evaluations)
         taken["generation"], (run, *_) = seconds(generations, limits(1), run)
-        taken["  critics"] = seconds(learn, run)[0]
-        taken["  offspring"] = seconds(climb, run)[0]
+        evaluations = int(run.evaluations) - before
+        for name, part in parts.items():
+            taken[name] = seconds(part, run)[0]
         taken["ask"], (offspring, state) = seconds(ask, run)
-        taken["evaluate"], evaluation = seconds(
-            lambda offspring, run: world.evaluate(offspring.genotype, _loop.keys(run)[1], life=offspring.life),
-            offspring,
-            run,
-        )
+        taken["evaluate"], evaluation = seconds(evaluate, offspring, run)
         told = jax.block_until_ready(jax.tree.map(jnp.copy, (offspring, state, evaluation)))
         taken["tell"], run = seconds(tell, None, run, *told)
         for part, spent in taken.items():
             if i:  # the first compiles
-                times[part].append(spent)
-    return {"times": times, "flops": {**work(made, world), "matrix product": flops}}
+                times.setdefault(part, []).append(spent)
+    multiplied = work(made, world) if isinstance(made, AbstractActorCritic) else {}
+    return {"times": times, "evaluations": evaluations, "flops": {**multiplied, "matrix product": flops}}
 
 
-def worker(devices: int, cores: int):
+def learning(made: AbstractActorCritic, world: ag.AbstractTask) -> dict[str, Callable]:
+    """What an actor-critic's `ask` is made of."""
+
+    def learn(run: _loop.Run) -> Any:
+        state = run.state
+        return train(made._td3(world), state.learner, state.memory, run.key, critic_steps=made.critic_steps)
+
+    climb = lambda run: made._climb(world, run.archive, run.state.memory, run.state.learner, run.key)
+    return {"critics": compiled(learn), "offspring": compiled(climb)}
+
+
+def main():
+    _, devices, cores = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     jax.config.update("jax_num_cpu_devices", devices)
     keep_programs()
     for line in sys.stdin:
         print("@" + json.dumps(measure(**json.loads(line))), flush=True)
-
-
-def extremes(spent: list[list[float]]) -> tuple[float, float]:
-    return min(wall for wall, _ in spent), max(wall for wall, _ in spent)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("algorithms", nargs="*", default=ALGORITHMS)
-    parser.add_argument("--worker", nargs=2, type=int, metavar=("DEVICES", "CORES"))
-    parser.add_argument("--devices", nargs="*", type=int, default=[1, 2])
-    parser.add_argument("--task", default="hopper_uni")
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=3)
-    args = parser.parse_args()
-    if args.worker:
-        return worker(*args.worker)
-    for name in args.algorithms:
-        for devices in args.devices:
-            request = {"algorithm": name, "task": args.task, "batch": args.batch, "rounds": args.rounds}
-            command = [sys.executable, __file__, "--worker", str(devices), str(devices)]
-            done = subprocess.run(
-                command, input=json.dumps(request) + "\n", stdout=subprocess.PIPE, text=True, check=True
-            )
-            answer = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("@"))[1:])
-            print(f"{name} on {args.task}, batch {args.batch}, devices and cores: {devices}")
-            for part, spent in answer["times"].items():
-                flops, (least, most, worked) = answer["flops"].get(part), (*extremes(spent), min(w for _, w in spent))
-                rate = f"{flops / least / 1e9:6.0f} GFLOP/s" if flops else ""
-                print(f"  {part:15} {least:7.3f} s  (up to {most:.3f}; {worked:.3f} of work)  {rate}", flush=True)
 
 
 if __name__ == "__main__":
