@@ -70,3 +70,18 @@ def test_gymnasium_study(tmp_path):
     assert all(path.read_bytes() == before for path, before in files.items())
     rows = re.findall(r"\| (ASCII-ME|MAP-Elites) \| 0 \| 20 \| ([\d,]+) \|", out)
     assert [name for name, _ in rows] == ["ASCII-ME", "MAP-Elites"]
+
+
+@pytest.mark.slow
+def test_study_and_what_a_critic_knows(tmp_path):
+    options = ["--tasks", "hopper_uni", "--seeds", "0", "--batch-size", "32", "--folder", str(tmp_path)]
+    out = run("study.py", "--evaluations", "64", "--algorithms", "pga_me", *options, folder=tmp_path)
+    file = tmp_path / "hopper_uni_pga_me_32_0.h5"
+    archive, before = ag.load_archive(file), file.read_bytes()
+    assert f"| hopper_uni | pga_me | 32 | 0 | 64 | {archive.qd_score:,.0f} |" in out
+    again = run("study.py", "--evaluations", "64", "--algorithms", "pga_me", *options, folder=tmp_path)
+    assert again == out and file.read_bytes() == before  # nothing is left to do
+    rows = re.findall(
+        r"^\| (elites|policy gradient|greedy actor) \| (\d+)", run("critic.py", str(file), folder=tmp_path), re.M
+    )
+    assert [name for name, _ in rows] == ["elites", "policy gradient", "greedy actor"]

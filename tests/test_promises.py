@@ -166,7 +166,12 @@ def test_the_run_is_donated(algorithm):
     assert before.is_deleted()
 
 
+# MEMES asks for episodes as MAP-Elites does, and DCRL-ME as PGA-ME does: the programs differ in nothing but variation.
+ON_ROBOTS = pytest.mark.parametrize("algorithm", ["map_elites", "ascii_me", "pga_me", "ppga"], indirect=True)
+
+
 @pytest.mark.slow
+@ON_ROBOTS
 def test_a_robot_exports_for_cpu_and_cuda(algorithm):
     task = ag.make_task("hopper_uni", episode_length=20, policy=algorithm.default_policy)
     assert LANES in exported(algorithm, task, "cpu")
@@ -174,6 +179,7 @@ def test_a_robot_exports_for_cpu_and_cuda(algorithm):
 
 
 @pytest.mark.slow
+@ON_ROBOTS
 def test_a_robot_fits_as_it_is_driven_by_hand(algorithm):
     """`fit` = ask, evaluate, tell, bit for bit, with real physics."""
     task = ag.make_task("hopper_uni", episode_length=40, policy=algorithm.default_policy)
