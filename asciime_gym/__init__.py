@@ -9,6 +9,7 @@ from ._episodes import Trajectories as Trajectories
 from ._episodes import load_trajectories as load_trajectories
 from ._files import load_archive as load_archive
 from ._files import load_history as load_history
+from ._films import render as render
 from ._loop import AbstractAlgorithm as AbstractAlgorithm
 from ._loop import Feedback as Feedback
 from ._loop import Offspring as Offspring
@@ -32,6 +33,7 @@ from .algorithms import MapElites as MapElites
 from .algorithms import Memes as Memes
 from .algorithms import PgaME as PgaME
 from .algorithms import Ppga as Ppga
+from .explorer import explore as explore
 from .tasks import _registration
 from .tasks._descriptors import FinalObservation as FinalObservation
 from .tasks._descriptors import MeanInfo as MeanInfo

@@ -1,4 +1,4 @@
-"""The command line: `asciime run`, `resume`, `info`, `export`, `tasks`, `plot`, `compare`."""
+"""The command line: `asciime run`, `resume`, `info`, `export`, `tasks`, `plot`, `compare`, `render`, `explore`."""
 
 import dataclasses
 import sys
@@ -13,6 +13,8 @@ from rich.table import Table
 
 from . import _files
 from ._cli_analysis import Compare, Plot
+from ._cli_explore import Explore
+from ._cli_render import Render
 from ._fit import Result
 from ._flags import algorithm_from, flags_of
 from ._minari import export_minari
@@ -269,6 +271,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "tasks": Tasks,
         "plot": Plot,
         "compare": Compare,
+        "render": Render,
+        "explore": Explore,
     }
     prepare()
     command = tyro.extras.subcommand_cli_from_dict(

@@ -66,12 +66,17 @@ def check_finite(reader: Reader, name: str, values: np.ndarray):
         raise reader.wrong(f"{name} holds numbers that are not finite")
 
 
-def check_archive(reader: Reader, rows: dict[str, np.ndarray], space: dict[str, np.ndarray], operators: int):
-    """An empty cell is empty in every column; an elite stands in the cell of its descriptor."""
+def check_archive(
+    reader: Reader, rows: dict[str, np.ndarray], space: dict[str, np.ndarray], operators: int, *, thin: bool = False
+):
+    """An empty cell is empty in every column; an elite stands in the cell of its descriptor.
+
+    `thin`: genotypes of elites may be missing, which are NaN throughout then.
+    """
     fitness, filled = rows["fitness"], rows["fitness"] > -np.inf
     check_finite(reader, "archive/elites/fitness", fitness[~np.isneginf(fitness)])
-    for name in ("genotype", "descriptor"):
-        check_finite(reader, f"archive/elites/{name}", rows[name])
+    check_finite(reader, "archive/elites/descriptor", rows["descriptor"])
+    check_finite(reader, "archive/elites/genotype", _stored(rows["genotype"], filled) if thin else rows["genotype"])
     limits = {"operator": operators, "evaluation": None, "first_filled": None, "source": None}
     for name in limits.keys() & rows.keys():
         values, most = rows[name], limits[name]
@@ -89,6 +94,13 @@ def check_archive(reader: Reader, rows: dict[str, np.ndarray], space: dict[str, 
     bearable = len(low) <= 8 or len(centres) * len(places) * len(low) < 2**28
     if len(own) and bearable and (own > KDTree(centres).query(places)[0] + 1e-4).any():
         raise reader.wrong("an elite of the archive does not stand in the cell of its descriptor")
+
+
+def _stored(genotype: np.ndarray, filled: np.ndarray) -> np.ndarray:
+    """The genotypes without those of elites that are NaN throughout."""
+    missing = filled & np.isnan(genotype[:, :1]).any(axis=1)
+    missing[missing] = np.isnan(genotype[missing]).all(axis=1)
+    return genotype[~missing] if missing.any() else genotype
 
 
 def check_buffers(reader: Reader, state: Any):

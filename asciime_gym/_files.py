@@ -40,7 +40,7 @@ from ._loop import AbstractAlgorithm, Run
 from ._metrics import History
 from ._policy import AbstractPolicy
 from ._reading import Reader, open_file, sealed, short
-from ._storage import write_file
+from ._storage import FORMAT, write_file
 from ._trajectories import Part, parts_from, parts_to_arrays
 from ._untrusted import trusted
 from ._versions import versions
@@ -156,6 +156,8 @@ def load_archive(
 ) -> ArchiveView:
     """The archive in a file, without the simulator, and without compiling anything.
 
+    Small files have the policies of some elites only: `archive.has_policy` says of which rows.
+
     **Arguments:**
 
     - `path`: the file.
@@ -169,7 +171,8 @@ def load_archive(
         rows = read_rows(reader)
         network = _network(reader, policy, rows["genotype"].shape[1])
         space = read_space(reader, len(rows["fitness"]), rows["descriptor"].shape[1])
-        check_archive(reader, rows, space, len(operators))
+        alone = reader.text("format") == FORMAT.format("archive")  # a run needs all of its policies to go on
+        check_archive(reader, rows, space, len(operators), thin=alone)
         names = task.get("descriptor_names")
         known = isinstance(names, list) and len(names) == len(space["low"]) and all(isinstance(n, str) for n in names)
         archive = ArchiveView(

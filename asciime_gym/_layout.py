@@ -22,7 +22,8 @@ LAYOUT = {
     "archive/first_filled": Entry("at which the cell was first filled; -1: still empty", ("cell",), "evaluations"),
     "archive/elites": Entry("the individuals; a cell without one has fitness -inf"),
     "archive/elites/genotype": Entry(
-        "flat policy parameters; the attribute `policy` of the file gives them meaning", ("cell", "parameter")
+        "flat policy parameters; the attribute `policy` of the file gives them meaning; NaN throughout: left out",
+        ("cell", "parameter"),
     ),
     "archive/elites/fitness": Entry("undiscounted return of the elite's episode; -inf: the cell is empty", ("cell",)),
     "archive/elites/descriptor": Entry("descriptor of the elite's episode", ("cell", "dimension")),

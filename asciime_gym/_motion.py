@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from ._compile import compiled
-from ._describe import DescriptionError, make_problem
+from ._describe import make_problem
 from ._view import ArchiveView
 from .tasks._task import Evaluation
-from .tasks.locomotion import Locomotion
+from .tasks.locomotion import TASKS, Locomotion
 from .tasks.rollout import rollout
 
 BATCH = 64  # episodes in a device call, always: one program serves every archive of a task
@@ -31,21 +31,26 @@ class Motion:
 
 def task_of(archive: ArchiveView) -> Locomotion:
     """The robot that an archive was made with."""
-    policy = archive.policy(archive.best().index).policy
-    try:
-        task = make_problem(json.dumps(archive.problem), policy) if archive.problem else None
-    except DescriptionError as error:
-        raise ValueError(f"the archive's robot cannot be made here: {error}") from error
-    if not isinstance(task, Locomotion):
+    policy, problem = archive.best(with_policy=True).policy.policy, archive.problem or {}
+    if problem.get("kind") != "task":
         raise ValueError(
-            "only the five robots of make_task(…) can be shown moving; "
-            f"this archive is of {'an unknown task' if task is None else f'a {type(task).__name__}'}"
+            f"only the robots of make_task(…) can be shown moving ({', '.join(TASKS)}); this archive is of "
+            f"{problem.get('name', 'an unknown task')}"
         )
+    try:
+        task = make_problem(json.dumps(problem), policy)
+    except Exception as error:  # whatever a file may say of its task
+        raise ValueError(f"the archive's robot cannot be made here: {error}") from error
+    assert isinstance(task, Locomotion)
     return task
 
 
 def motion(archive: ArchiveView, rows: Sequence[int], task: Locomotion | None = None) -> Motion:
     """The episodes that made these elites what they are, bit for bit on the machine that they were played on."""
+    if missing := [row for row in rows if not archive[row].has_policy]:
+        archive.policy(missing[0])  # which says why there is none
+    if not len(rows):
+        raise ValueError("expected at least one row of the archive to be shown moving; got none")
     task = task or task_of(archive)
     parts = list(_played(task, archive.genotype[list(rows)], archive.key[list(rows)]))
     evaluations, poses = zip(*parts, strict=True)

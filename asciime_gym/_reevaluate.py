@@ -221,6 +221,11 @@ def _need_fitting(archive: ArchiveView, task: AbstractProblem):
             f"reevaluate needs a task that can evaluate policies; a {type(task).__name__} has no evaluator: "
             "give make_task(…), or an AbstractTask of your own with a method `episodes`"
         )
+    if not archive.has_policy.all():
+        raise ValueError(
+            f"only {archive.has_policy.sum():,} of the archive's {len(archive):,} elites have a policy to evaluate: "
+            "give the archive of the whole run, or those alone, reevaluate(archive.with_policies(), task)"
+        )
     size = archive.genotype.shape[1]
     described = describe_policy(task.policy)
     own = archive._policy and describe_policy(archive._policy)

@@ -1,66 +1,20 @@
 """An archive as people read it: the filled cells, in NumPy, ordered by cell."""
 
+import functools
 import os
 from collections.abc import Iterator
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Int
 
 from . import _tables
 from ._archive import EMPTY, Archive
+from ._elite import Elite, ElitePolicy
 from ._policy import AbstractPolicy
 
 COLUMNS = ("genotype", "fitness", "descriptor", "operator", "evaluation", "first_filled", "steps", "key")
 _BLANKS = {"fitness": -np.inf, "operator": EMPTY, "evaluation": EMPTY, "first_filled": EMPTY, "source": EMPTY}
-
-
-class ElitePolicy:
-    """One elite's network: give it an observation, or a batch of them, and it acts."""
-
-    def __init__(self, policy: AbstractPolicy, genotype: np.ndarray):
-        self.policy, self.genotype = policy, genotype
-        self._act = jax.jit(policy.act)
-
-    def act(self, observation: Any) -> np.ndarray:
-        observation = np.asarray(observation, np.float32)
-        if observation.shape[-1:] != (self.policy.obs_size,):
-            raise ValueError(
-                f"expected an observation whose last axis is {self.policy.obs_size}; got shape {observation.shape}"
-            )
-        return np.asarray(self._act(jnp.asarray(self.genotype), jnp.asarray(observation)))
-
-    __call__ = act
-
-    def __repr__(self) -> str:
-        return f"ElitePolicy({self.policy})"
-
-
-class Elite:
-    """One filled cell."""
-
-    def __init__(self, archive: "ArchiveView", index: int):
-        self._archive, self.index = archive, index
-        self.cell = int(archive.cell[index])
-        self.fitness = float(archive.fitness[index])
-        self.descriptor = archive.descriptor[index]
-        self.genotype = archive.genotype[index]
-        self.operator = str(archive.operator[index])
-        self.evaluation = int(archive.evaluation[index])
-        self.steps = int(archive.steps[index])
-        self.key = archive.key[index]
-
-    @property
-    def policy(self) -> ElitePolicy:
-        return self._archive.policy(self.index)
-
-    def __repr__(self) -> str:
-        place = ", ".join(f"{value:.3g}" for value in self.descriptor)
-        return (
-            f"Elite(index {self.index}, cell {self.cell}, fitness {self.fitness:,.1f}, descriptor ({place}), "
-            f"by {self.operator} at evaluation {self.evaluation:,})"
-        )
 
 
 class ArchiveView:
@@ -70,6 +24,9 @@ class ArchiveView:
     the elite came in), `first_filled` (at which its cell was), `steps` (that its episode lasted) and `key` (of its
     episode: `jax.random.wrap_key_data(archive.key[i])` for `task.replay`). Where several archives were put together,
     `source` is each elite's place in `sources`, the names of the archives; else it is `None`.
+
+    A small archive may have been stored with the policies of some elites only (`thinned`): `has_policy` says of which.
+    The genotypes of the others are NaN; all else is there.
 
     Besides: `centroids`, `low`, `high`, `operators` (all names), `descriptor_names`, `problem` (the task's description,
     where it is known) and `about` (where the archive comes from, if not straight from a run).
@@ -124,8 +81,21 @@ class ArchiveView:
         """Names of the archives that this one was put together from; none for the archive of one run."""
         return tuple((self.about or {}).get("sources", ()))
 
+    @functools.cached_property
+    def has_policy(self) -> Bool[np.ndarray, " elites"]:
+        """Which rows have a genotype; the others' are NaN throughout."""
+        missing = np.asarray(np.isnan(self.genotype[:, :1]).any(axis=1))  # else there is no need to look at the rest
+        missing[missing] = np.isnan(self.genotype[missing]).all(axis=1)
+        return ~missing
+
     def policy(self, index: int) -> ElitePolicy:
         """The network of row `index`, ready to act."""
+        if not self[index].has_policy:
+            raise ValueError(
+                f"row {index} has no policy: this archive holds those of {self.has_policy.sum():,} of its "
+                f"{len(self):,} elites, the rows in archive.has_policy; archive.nearest(…, with_policy=True) looks "
+                "among them"
+            )
         if self._policy is None:
             raise ValueError(
                 "this archive's policy is a module of the user's own, which a file cannot hold: "
@@ -133,19 +103,31 @@ class ArchiveView:
             )
         return ElitePolicy(self._policy, self.genotype[index])
 
-    def best(self) -> Elite:
-        """The elite of highest fitness."""
-        self._need_elites()
-        return self[int(np.argmax(self.fitness))]
+    def best(self, *, with_policy: bool = False) -> Elite:
+        """The elite of highest fitness; `with_policy`: of those that have one."""
+        rows = self._candidates(with_policy)
+        return self[int(rows[np.argmax(self.fitness[rows])])]
 
-    def nearest(self, descriptor: Any) -> Elite:
-        """The elite whose descriptor is nearest, in units of the bounds."""
-        self._need_elites()
+    def nearest(self, descriptor: Any, *, with_policy: bool = False) -> Elite:
+        """The elite whose descriptor is nearest, in units of the bounds; `with_policy`: of those that have one."""
+        rows = self._candidates(with_policy)
         wanted = np.atleast_1d(np.asarray(descriptor, np.float64))
         if wanted.shape != self.low.shape or not np.isfinite(wanted).all():
             raise ValueError(f"expected a descriptor of {len(self.low)} finite numbers; got {descriptor!r}")
-        offset = (self.descriptor - wanted) / (self.high - self.low)
-        return self[int(np.argmin((offset**2).sum(axis=1)))]
+        offset = (self.descriptor[rows] - wanted) / (self.high - self.low)
+        return self[int(rows[np.argmin((offset**2).sum(axis=1))])]
+
+    def thinned(self, policies: int) -> "ArchiveView":
+        """The archive with the policies of so many elites only, the best and others far apart: small when saved."""
+        from ._thin import thinned  # which imports this module
+
+        return thinned(self, policies)
+
+    def with_policies(self) -> "ArchiveView":
+        """The elites that have a policy; the cells of the others are empty."""
+        from ._thin import with_policies  # which imports this module
+
+        return with_policies(self)
 
     def to_dataframe(self, genotype: bool = False):
         """A pandas DataFrame (extra `analysis`), one row per elite.
@@ -190,9 +172,15 @@ class ArchiveView:
             columns["source"] = self.source
         return full_length(columns, self.cell, self.cells)
 
-    def _need_elites(self):
+    def _candidates(self, with_policy: bool) -> Int[np.ndarray, " rows"]:
+        """The rows to choose from, of which there is at least one."""
         if not len(self):
             raise ValueError("the archive is empty: no evaluation has entered it yet")
+        if with_policy and not self.has_policy.any():
+            raise ValueError(
+                f"none of the archive's {len(self):,} elites has a policy: take the file of the run itself"
+            )
+        return np.flatnonzero(self.has_policy) if with_policy else np.arange(len(self))
 
     def __len__(self) -> int:
         return len(self.cell)
@@ -207,9 +195,11 @@ class ArchiveView:
 
     def __repr__(self) -> str:
         best = f"{self.fitness.max():,.1f}" if len(self) else "none"
+        kept = int(self.has_policy.sum())
+        policies = f", {kept:,} of {len(self):,} elites with a policy" if kept < len(self) else ""
         return (
             f"ArchiveView({len(self):,} of {self.cells:,} cells filled ({100 * self.coverage:.1f} %), "
-            f"QD score {self.qd_score:,.0f}, best {best})"
+            f"QD score {self.qd_score:,.0f}, best {best}{policies})"
         )
 
 

@@ -24,7 +24,7 @@ from .._archive import Archive
 from .._checks import at_least, between, whole
 from .._loop import AbstractAlgorithm, Feedback, Offspring
 from .._policy import MLP, AbstractPolicy
-from .._spread import each_row
+from .._spread import apart, each_row
 from ..learning.es import Xnes, xnes, xnes_points, xnes_update
 from ..learning.normalise import Normaliser, normalised, plain, unseen
 from ..learning.ppo import PPO, Agents, train
@@ -159,7 +159,7 @@ class Ppga(AbstractAlgorithm):
         directions, state = self._directions(problem, state, gradient_key)
         draws = jax.random.normal(draw_key, state.draws.shape)
         offspring = Offspring(
-            genotype=self._branch(problem, state, directions, xnes_points(state.search, draws)),
+            genotype=self._branch(problem, state, directions, apart(xnes_points)(state.search, draws)),
             operator=jnp.ones(self.batch_size, jnp.int32),
             candidate=jnp.ones(self.batch_size, bool),
             life=jnp.full(self.batch_size, problem.episode_length),
@@ -202,9 +202,13 @@ class Ppga(AbstractAlgorithm):
         observations, that copies of the search point go when they are trained for it."""
         _, policy = _needed(problem)
         copies, state = self._trained(problem, state, jnp.eye(state.draws.shape[1]), 1, key, self.gradient_iterations)
-        into = lambda actor: normalised(policy, actor, state.seen)
-        way = jax.vmap(into)(copies.actor) - into(state.theta)
-        return way / (jnp.sqrt(jnp.sum(way**2, axis=1, keepdims=True)) + 1e-8), state
+
+        def ways(actor: Array, theta: Array, seen: Normaliser) -> Array:
+            into = lambda actor: normalised(policy, actor, seen)
+            way = jax.vmap(into)(actor) - into(theta)
+            return way / (jnp.sqrt(jnp.sum(way**2, axis=1, keepdims=True)) + 1e-8)
+
+        return apart(ways)(copies.actor, state.theta, state.seen), state
 
     def _trained(
         self,
@@ -235,7 +239,7 @@ class Ppga(AbstractAlgorithm):
         mixtures: Float[Array, "batch mixed"],
     ) -> Float[Array, "batch params"]:
         _, policy = _needed(problem)
-        point = normalised(policy, state.theta, state.seen)
+        point = apart(lambda theta, seen: normalised(policy, theta, seen))(state.theta, state.seen)
 
         def child(mixture: Array, shared: tuple[Array, Array, Normaliser]) -> Array:
             point, directions, seen = shared

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from .._policy import MLP
-from .._spread import each_row, spread
+from .._spread import apart, each_row, spread
 from ..tasks._task import AbstractSimulator, SimulatorState
 from ..tasks.lanes import lanes
 from ..tasks.rollout import TILE, _reset, _step
@@ -91,8 +91,9 @@ def collect(
             agent, worlds, key = row
             own = jax.tree.map(lambda leaf: leaf[agent], actors)
             state, seen, last = _play(simulator, in_lanes, own, worlds, key, steps)
-            experience = _judged(critic, own.critic, seen, last, discount, trace)
-            return state, experience, _summary(experience)
+            judge = lambda genotype, seen, last: _judged(critic, genotype, seen, last, discount, trace)
+            experience = apart(judge)(own.critic, seen, last)
+            return state, experience, apart(_summary)(experience)
 
         return play
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from .._policy import MLP
-from .._spread import each_row
+from .._spread import apart, each_row
 from ..tasks._task import AbstractSimulator
 from .adam import Moments, adam, no_moments
 from .experience import Actors, Experience, collect, open_worlds, tile_size
@@ -88,12 +88,13 @@ def train(
         play_key, learn_key = jax.random.split(key)
         actors = Actors(agents.actor, agents.log_std, agents.critic, weights)
         worlds, tiled, summary = play(actors, worlds, owner, play_key)
-        seen = merged(seen, *summary.observation, ppo.rollout * size)
+        update = lambda seen, mean, variance: merged(seen, mean, variance, ppo.rollout * size)
+        seen = apart(update)(seen, *summary.observation)
         own = jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[3:]), tiled)
-        apart = jax.tree.map(
+        of_each = jax.tree.map(
             lambda leaf: leaf.reshape(count, tiles, *leaf.shape[1:], 1), (summary.advantage, summary.value)
         )
-        agents, moments = _improve(ppo, agents, moments, own, apart, seen, learn_key)
+        agents, moments = _improve(ppo, agents, moments, own, of_each, seen, learn_key)
         return (agents, moments, seen, worlds), None
 
     nets = _Nets(agents.actor, agents.log_std, agents.critic)
@@ -107,6 +108,15 @@ def _improve(
     ppo: PPO, agents: Agents, moments: Moments, own: Experience, summary: Any, seen: Normaliser, key: Array
 ) -> tuple[Agents, Moments]:
     """The agents after an iteration's epochs on their own experience; `summary`: of its advantages and values."""
+    nets, own, returns = apart(partial(_normalised, ppo))(agents, own, summary, seen)
+    nets, moments = _learn(ppo, nets, moments, own, key)
+    return apart(partial(_plain, ppo))(nets, returns, seen), moments
+
+
+def _normalised(
+    ppo: PPO, agents: Agents, own: Experience, summary: Any, seen: Normaliser
+) -> tuple[_Nets, Experience, Normaliser]:
+    """Networks and experience in the terms to train in, and the statistics of returns that these are."""
     samples, tiles = own.value.shape[1], summary[0][0].shape[1]
     rows = samples // tiles
     most = 10 * samples  # value functions forget what was long ago: the policy is another now
@@ -124,14 +134,17 @@ def _improve(
         advantage=_by(surprise, own.advantage),
         value=_by(returns, own.value),
     )
-    nets, moments = _learn(ppo, nets, moments, own, key)
-    agents = Agents(
+    return nets, own, returns
+
+
+def _plain(ppo: PPO, nets: _Nets, returns: Normaliser, seen: Normaliser) -> Agents:
+    """Undoes that."""
+    return Agents(
         jax.vmap(lambda actor: plain(ppo.actor, actor, seen))(nets.actor),
         nets.log_std,
         jax.vmap(lambda critic, said: plain(ppo.critic, critic, seen, said))(nets.critic, returns),
         returns,
     )
-    return agents, moments
 
 
 def _learn(ppo: PPO, nets: _Nets, moments: Moments, own: Experience, key: Array) -> tuple[_Nets, Moments]:
@@ -148,11 +161,14 @@ def _learn(ppo: PPO, nets: _Nets, moments: Moments, own: Experience, key: Array)
     def minibatch(carry: tuple[_Nets, Moments], index: Array) -> tuple[tuple[_Nets, Moments], None]:
         nets, moments = carry
         parts = each_row(gradient, (owner, index), (nets, own))
+        return apart(step)(nets, parts, moments), None
+
+    def step(nets: _Nets, parts: _Nets, moments: Moments) -> tuple[_Nets, Moments]:
         downhill = jax.tree.map(lambda leaf: leaf.reshape(count, blocks, -1).mean(axis=1), parts)
-        step = lambda nets, downhill, moments: adam(
+        one = lambda nets, downhill, moments: adam(
             nets, _tamed(ppo, downhill), moments, learning_rate=ppo.learning_rate, eps=1e-5
         )
-        return jax.vmap(step)(nets, downhill, moments), None
+        return jax.vmap(one)(nets, downhill, moments)
 
     return jax.lax.scan(minibatch, (nets, moments), shuffled(ppo, count, samples, blocks, key))[0]
 

@@ -1,0 +1,3 @@
+"""The explorer: an archive as one page for the browser."""
+
+from ._explore import explore as explore
