@@ -13,9 +13,11 @@ from asciime_gym._process import keep_programs
 keep_programs()
 import asciime_gym as ag
 from helpers import ALGORITHMS, Walk, digest, sized, spent
+ROBOT = "map_elites", "ascii_me", "dcrl_me", "ppga"  # each other one uses the simulator as one of these does
 robot = len(sys.argv) > 2
 assert len(jax.devices()) == int(sys.argv[1])
-for name, algorithm in ALGORITHMS.items():
+for name in ROBOT if robot else ALGORITHMS:
+    algorithm = ALGORITHMS[name]
     algorithm = sized(algorithm, 150)  # three tiles, the last one not full
     task = Walk()
     if robot:
@@ -47,4 +49,4 @@ def test_the_number_of_devices_does_not_matter(devices):
 @pytest.mark.slow
 def test_nor_does_it_for_a_robot():
     one, two = outcome(1, "robot"), outcome(2, "robot")
-    assert set(one) == set(ALGORITHMS) and one == two
+    assert len(one) == 4 and one == two

@@ -406,9 +406,10 @@ def columns(optimizer) -> dict[str, list]:
 def test_fit(name, method, tmp_path):
     """As it is driven by hand, in worker processes or here, and in one run or two: bit for bit."""
     algorithm = ALGORITHMS[method]
-    with task_of(name) as task, task_of(name, vectorization="async") as elsewhere:
+    rows, options = algorithm.batch_size, {"policy": algorithm.default_policy}
+    with task_of(name, **options) as task, task_of(name, vectorization="async", **options) as elsewhere:
         by_fit = ag.Optimizer(algorithm, elsewhere, centroids=32)
-        result = by_fit.fit(evaluations=32)
+        result = by_fit.fit(evaluations=4 * rows)
         assert result.stopped_by == "evaluations" and by_fit.generation == 4 and len(result.archive) > 1
         by_hand = ag.Optimizer(algorithm, task, centroids=32)
         for _ in range(4):
@@ -418,9 +419,9 @@ def test_fit(name, method, tmp_path):
         assert same(by_fit._run, by_hand._run) and columns(by_fit) == columns(by_hand)
 
         part = ag.Optimizer(algorithm, task, centroids=32)
-        part.fit(evaluations=16, checkpoint=tmp_path / "run.h5")
+        part.fit(evaluations=2 * rows, checkpoint=tmp_path / "run.h5")
         part = ag.Optimizer.load(tmp_path / "run.h5", task=task)
-        part.fit(evaluations=32, checkpoint=tmp_path / "run.h5")
+        part.fit(evaluations=4 * rows, checkpoint=tmp_path / "run.h5")
         assert same(by_fit._run, part._run) and columns(by_fit) == columns(part)
 
 

@@ -47,7 +47,7 @@ def play(processes: int, folder: Path) -> list[list[str]]:
             process = subprocess.Popen(command(rank), stdout=out, stderr=out, cwd=Path(__file__).parent)
             stack.callback(process.kill)
             started.append(process)
-        codes = [process.wait(timeout=300) for process in started]
+        codes = [process.wait(timeout=900) for process in started]
     texts = [log.read_text() for log in logs]
     assert codes == [0] * processes, texts
     own = lambda text: [line for line in text.splitlines() if line.split(" ")[0] in ALGORITHMS]  # Gloo talks, too
