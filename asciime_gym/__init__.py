@@ -33,7 +33,7 @@ from .algorithms import MapElites as MapElites
 from .algorithms import Memes as Memes
 from .algorithms import PgaME as PgaME
 from .algorithms import Ppga as Ppga
-from .explorer import explore as explore
+from .analysis.explorer import explore as explore
 from .tasks import _registration
 from .tasks._descriptors import FinalObservation as FinalObservation
 from .tasks._descriptors import MeanInfo as MeanInfo

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from .explorer import explore
+from .analysis.explorer import explore
 
 _CONSOLE = Console()
 

@@ -17,9 +17,9 @@ from matplotlib.colors import to_hex, to_rgb
 import asciime_gym as ag
 from asciime_gym._cli_explore import Explore
 from asciime_gym._motion import motion
-from asciime_gym.analysis import _maps, _style
-from asciime_gym.explorer import _cells, _colours, _moves, _page, _poses, explore
-from asciime_gym.explorer._progress import Steps
+from asciime_gym.analysis import _maps
+from asciime_gym.analysis.explorer import _cells, _colours, _moves, _page, _poses, explore
+from asciime_gym.analysis.explorer._progress import Steps
 
 FOLDER = Path(_page.__file__).parent
 
@@ -138,10 +138,7 @@ def test_slices_are_those_of_the_pictures(dims):
             np.testing.assert_array_equal(labels[row, column], _maps.slice_cells(archive, fixed, found["levels"]))
 
 
-def test_colours_are_those_of_the_pictures():
-    assert _colours.OPERATORS == _style.OPERATORS
-    names = ("initial", "one", "ascii", "two")
-    assert _colours.operator_colours(names) == [_style.operator_colour(name, names) for name in names]
+def test_fitness_has_the_colours_of_the_pictures():
     viridis = [to_hex(matplotlib.colormaps["viridis"](i / 16)) for i in range(17)]
     np.testing.assert_allclose([to_rgb(c) for c in _colours.FITNESS], [to_rgb(c) for c in viridis], atol=0.01)
 

@@ -15,7 +15,7 @@ from explorer_pages import HOSTILE, made_archive, moving_archive
 
 import asciime_gym as ag
 from asciime_gym._motion import motion
-from asciime_gym.explorer import _poses, explore
+from asciime_gym.analysis.explorer import _poses, explore
 
 pytestmark = [
     pytest.mark.slow,

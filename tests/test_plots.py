@@ -15,7 +15,7 @@ from asciime_gym.analysis import KINDS, plot
 from asciime_gym.analysis._series import band, held, seconds_at, value_at
 
 pytest.importorskip("matplotlib")
-from asciime_gym.analysis import _bars, _maps, _sources, _style
+from asciime_gym.analysis import _bars, _colours, _maps, _sources, _style
 
 STYLES = tuple(_style.STYLES)
 SLOW, FAST = np.arange(10, 101, 10), np.arange(25, 101, 25)
@@ -268,8 +268,8 @@ def test_groups_are_told_apart(folder):
 def test_operators_are_summed_up(folder):
     figure = plot(folder / "1d.h5", "operators")
     lines = {line.get_color(): line.get_ydata() for line in figure.axes[0].get_lines()}
-    np.testing.assert_array_equal(lines[_style.OPERATORS["ascii"]], 4 * np.arange(1, 11))
-    np.testing.assert_array_equal(lines[_style.OPERATORS["iso_line"]], 3 * np.arange(1, 11))
+    np.testing.assert_array_equal(lines[_colours.OPERATORS["ascii"]], 4 * np.arange(1, 11))
+    np.testing.assert_array_equal(lines[_colours.OPERATORS["iso_line"]], 3 * np.arange(1, 11))
 
 
 def test_bars_are_medians_over_seeds(folder):

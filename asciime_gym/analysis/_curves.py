@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from ._colours import operator_colour
 from ._series import METRICS, Axis, Band, bands, column
 from ._sources import Source, by_task, groups_of
-from ._style import ALGORITHMS, WORDS, blank, legend, numbers, operator_colour, seeds, shades, time_unit
+from ._style import ALGORITHMS, WORDS, blank, legend, numbers, seeds, shades, time_unit
 
 
 def history_panels(figure: Any, source: Source):

@@ -12,6 +12,7 @@ from matplotlib.colors import ListedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ._colours import OTHERS
 from ._sources import Group
 
 # Okabe and Ito's colours, which stay apart in all common kinds of colour blindness; one each, in every picture.
@@ -23,18 +24,6 @@ ALGORITHMS = {
     "memes": "#E69F00",
     "ppga": "#56B4E9",
 }
-OPERATORS = {
-    "initial": "#8A8A8A",
-    "iso_line": "#0072B2",
-    "ascii": "#D55E00",
-    "policy_gradient": "#009E73",
-    "actor_injection": "#CC79A7",
-    "explore": "#56B4E9",
-    "exploit": "#E69F00",
-    "probe": "#B3A125",
-    "branch": "#56B4E9",
-}
-OTHERS = ("#8A8A8A", "#E69F00", "#56B4E9", "#B3A125", "#CC79A7", "#009E73", "#D55E00", "#0072B2")
 # So that curves can be told apart without colours, too: on paper, say.
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (7, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 3)))
 STEPS = (1, 2, 2.5, 5, 10)  # between ticks
@@ -131,12 +120,6 @@ def shades(groups: list[Group]) -> dict[str, tuple[str, Any]]:
             dash = place if len(own) == 1 else number
             looks[group.label] = (mixed(base, light) if light else base, DASHES[dash % len(DASHES)])
     return looks
-
-
-def operator_colour(name: str, operators: tuple[str, ...]) -> str:
-    """The operator's own colour."""
-    strangers = [other for other in operators if other not in OPERATORS]
-    return OPERATORS[name] if name in OPERATORS else OTHERS[1:][strangers.index(name) % len(OTHERS[1:])]
 
 
 def mixed(colour: str, light: float) -> str:

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ..tasks._render import BELOW, FOOT, OTHER_LEG, ROBOT, VIEWS, WALL
-from ..tasks.locomotion import Locomotion
+from ...tasks._render import BELOW, FOOT, OTHER_LEG, ROBOT, VIEWS, WALL
+from ...tasks.locomotion import Locomotion
 
 SHAPES = {2: "sphere", 3: "capsule", 4: "ellipsoid", 5: "cylinder", 6: "box"}  # MuJoCo's numbers
 

@@ -48,7 +48,7 @@ def embedded(data: Any) -> str:
 
 def source(name: str) -> str:
     """A file of this folder."""
-    return resources.files("asciime_gym.explorer").joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
+    return resources.files(__name__.rpartition(".")[0]).joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 def _three() -> str:

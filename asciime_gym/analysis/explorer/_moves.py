@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._motion import BATCH, motion, task_of
-from .._view import ArchiveView
-from ..tasks.locomotion import Locomotion
+from ..._motion import BATCH, motion, task_of
+from ..._view import ArchiveView
+from ...tasks.locomotion import Locomotion
 from ._poses import frames_of, packed
 from ._progress import Steps
 from ._robot import robot

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import _files
-from .._atomic import replacing
-from .._combine import opened
-from .._view import ArchiveView
+from ... import _files
+from ..._atomic import replacing
+from ..._combine import opened
+from ..._view import ArchiveView
 from ._cells import layout, unit
 from ._colours import FITNESS, operator_colours
 from ._moves import moves

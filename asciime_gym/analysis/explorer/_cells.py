@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial import KDTree, Voronoi
 
-from .._view import ArchiveView
+from ..._view import ArchiveView
 
 MOST_LEVELS = 5  # slices along an axis
 PIXELS = 48  # along the side of a slice
