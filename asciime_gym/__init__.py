@@ -24,6 +24,7 @@ from ._policy import EquinoxPolicy as EquinoxPolicy
 from ._policy import FlaxPolicy as FlaxPolicy
 from ._reevaluate import Reevaluation as Reevaluation
 from ._reevaluate import reevaluate as reevaluate
+from ._shrink import shrink as shrink
 from ._storage import FileError as FileError
 from ._view import ArchiveView as ArchiveView
 from .algorithms import ALGORITHMS as ALGORITHMS

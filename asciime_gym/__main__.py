@@ -20,6 +20,7 @@ from ._flags import algorithm_from, flags_of
 from ._minari import export_minari
 from ._optimizer import Optimizer
 from ._process import prepare
+from ._shrink import shrink
 from ._spread import first_process
 from ._storage import FileError
 from .algorithms import ALGORITHMS
@@ -141,14 +142,23 @@ class Export:
     """Put the networks' parameters into the CSV file, too."""
     minari: str | None = None
     """Make a Minari dataset of this name (hopper-v0, say) of the recorded trajectories."""
+    small: Path | None = None
+    """Write a small file of ours, to hand round: archive and history, with the policies of some elites only."""
+    policies: int = 96
+    """How many policies the small file keeps, of elites far apart."""
+    overwrite: bool = False
+    """Replace a file that is in the small one's place."""
 
     def __call__(self) -> int:
-        if self.csv is None and self.minari is None:
-            raise ValueError("export needs a form: --csv FILE, --minari NAME-v0, or both")
+        if self.csv is None and self.minari is None and self.small is None:
+            raise ValueError("export needs a form: --csv FILE, --small FILE, --minari NAME-v0, or several of them")
         if self.csv is not None:
             archive = _files.load_archive(self.file)
             archive.to_csv(self.csv, genotype=self.genotype)
             _CONSOLE.print(f"elites   {len(archive):,} rows in {self.csv}")
+        if self.small is not None:
+            shrink(self.file, self.small, policies=self.policies, overwrite=self.overwrite)
+            _CONSOLE.print(f"small    {self.small.stat().st_size / 1e6:,.2f} MB in {self.small}")
         if self.minari is not None:
             dataset = export_minari(self.file, self.minari)
             _CONSOLE.print(

@@ -50,6 +50,14 @@ from .tasks._task import AbstractProblem
 ARCHIVE = ("archive/centroids", "archive/low", "archive/high", "archive/first_filled", "archive/elites/")
 
 
+class Origin(NamedTuple):
+    """The run that an archive comes from."""
+
+    algorithm: str  # its description
+    seed: int
+    history: History
+
+
 class Saved(NamedTuple):
     """A run as it was stored."""
 
@@ -87,8 +95,9 @@ def save_run(path: str | os.PathLike, saved: Saved):
     write_file(path, "run", attributes, arrays | scales | parts_to_arrays(saved.parts))
 
 
-def save_archive(path: str | os.PathLike, archive: ArchiveView, overwrite: bool = False):
-    """Stores an archive alone, as merging or evaluating again makes one; `load_archive` reads it like any other."""
+def save_archive(path: str | os.PathLike, archive: ArchiveView, overwrite: bool = False, origin: Origin | None = None):
+    """Stores an archive alone, as merging or evaluating again makes one, or with the past of the run that made it;
+    `load_archive` reads it like any other."""
     if Path(path).exists() and not overwrite:
         raise FileExistsError(
             f"{path} is there already, perhaps with a run in it; choose another name, or overwrite=True"
@@ -109,13 +118,17 @@ def save_archive(path: str | os.PathLike, archive: ArchiveView, overwrite: bool 
         "about": json.dumps(archive.about or {}, sort_keys=True),
         "written": _now(),
     }
+    past: list[tuple[str, np.ndarray]] = []
+    if origin is not None:
+        attributes |= {"algorithm": origin.algorithm, "seed": origin.seed}
+        past = _named("history", origin.history.to_dict())
     rows = archive.rows()
     arrays = {f"archive/elites/{name}": rows[name] for name in (*ROWS, "source") if name in rows}
     arrays["archive/first_filled"] = rows["first_filled"]
     arrays |= {f"archive/{name}": getattr(archive, name) for name in ("centroids", "low", "high")}
     scales = _scales(archive.cells, len(archive.low), archive.descriptor_names)
     with Lock(path):
-        write_file(path, "archive", attributes, arrays | scales)
+        write_file(path, "archive", attributes, arrays | scales | dict(past))
 
 
 def load_run(
@@ -189,9 +202,17 @@ def load_archive(
 
 
 def load_history(path: str | os.PathLike, *, untrusted: bool | None = None) -> History:
-    """The history in a run's file."""
-    with trusted(path, untrusted, ("history/",)) as file, open_file(file, "run") as reader:
-        return _read_history(reader, read_operators(reader))
+    """The history in a run's file, or in a small one that `shrink` made of it."""
+    with trusted(path, untrusted, ("history/",)) as file, open_file(file, "run", "archive") as reader:
+        return _past(reader)
+
+
+def load_origin(path: str | os.PathLike, *, untrusted: bool | None = None) -> Origin:
+    """The algorithm, seed and history of a run's file, or of a small one."""
+    with trusted(path, untrusted, ("history/",)) as file, open_file(file, "run", "archive") as reader:
+        history = _past(reader)
+        reader.record("algorithm")
+        return Origin(reader.text("algorithm"), reader.number("seed"), history)
 
 
 def file_info(path: str | os.PathLike) -> dict[str, Any]:
@@ -298,6 +319,12 @@ def _network(reader: Reader, given: AbstractPolicy | None, size: int) -> Abstrac
     if network.size != size:
         raise reader.wrong(f"its genotypes have {size:,} parameters, its policy needs {network.size:,}")
     return network
+
+
+def _past(reader: Reader) -> History:
+    if not reader.has("history"):
+        raise reader.wrong("it holds no history; take the file of a run, or one that `shrink` made of it")
+    return _read_history(reader, read_operators(reader))
 
 
 def _read_history(reader: Reader, operators: tuple[str, ...]) -> History:

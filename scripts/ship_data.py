@@ -6,20 +6,18 @@
 A run that was stopped goes on: call it again after Ctrl-C. The whole runs stay in runs/ship.
 """
 
-import json
 from pathlib import Path
 
 import tyro
 
 import asciime_gym as ag
-from asciime_gym._describe import describe_algorithm
 from asciime_gym._process import prepare
 
 LARGEST = 3_000_000  # bytes of a file that is shipped
 SEED = 0
 
 
-def run(task: str, evaluations: int, folder: Path, quiet: bool) -> ag.Optimizer:
+def run(task: str, evaluations: int, folder: Path, quiet: bool):
     """A run of ASCII-ME as it comes, from where its file stands."""
     path = folder / f"{task}.h5"
     new = lambda: ag.Optimizer(ag.AsciiME(), ag.make_task(task), seed=SEED)
@@ -28,23 +26,17 @@ def run(task: str, evaluations: int, folder: Path, quiet: bool) -> ag.Optimizer:
         result = optimizer.fit(evaluations=evaluations, checkpoint=path, progress=not quiet)
         if result.stopped_by == "interrupt":
             raise SystemExit(f"stopped at {optimizer.evaluations:,} evaluations of {task}; call again to go on")
-    return optimizer
 
 
-def ship(task: str, optimizer: ag.Optimizer, policies: int, folder: Path, data: Path) -> Path:
+def ship(task: str, policies: int, folder: Path, data: Path) -> Path:
     """The small file of a run, if it is small."""
-    archive = ag.load_archive(folder / f"{task}.h5").thinned(policies)
-    algorithm = json.loads(describe_algorithm(optimizer.algorithm))
-    spent = {"evaluations": optimizer.evaluations, "seed": optimizer.seed}
-    archive.about = {"made_by": "scripts/ship_data.py", "algorithm": algorithm, **spent}
-    draft, path = folder / f"{task}_thin.h5", data / f"{task}.h5"
-    archive.save(draft, overwrite=True)
+    whole, draft, path = folder / f"{task}.h5", folder / f"{task}_small.h5", data / f"{task}.h5"
+    archive = ag.shrink(whole, draft, policies=policies, overwrite=True)
     if (size := draft.stat().st_size) >= LARGEST:
         raise SystemExit(f"{draft} has {size:,} bytes, {LARGEST:,} or more: keep fewer than {policies} --policies")
-    archive.save(path, overwrite=True)
     draft.unlink()
-    large = (folder / f"{task}.h5").stat().st_size
-    print(f"{path}: {size / 1e6:.2f} MB of {large / 1e6:,.1f} MB, {ag.load_archive(path)}", flush=True)
+    ag.shrink(whole, path, policies=policies, overwrite=True)
+    print(f"{path}: {size / 1e6:.2f} MB of {whole.stat().st_size / 1e6:,.1f} MB, {archive}", flush=True)
     return path
 
 
@@ -69,9 +61,11 @@ def main(
     prepare()
     if unknown := [task for task in tasks if task not in ag.TASKS]:
         raise SystemExit(f"unknown task {unknown[0]!r}; the tasks are {', '.join(ag.TASKS)}")
-    folder.mkdir(parents=True, exist_ok=True)
+    for needed in (folder, data):
+        needed.mkdir(parents=True, exist_ok=True)
     for task in tasks:
-        ship(task, run(task, evaluations, folder, quiet), policies, folder, data)
+        run(task, evaluations, folder, quiet)
+        ship(task, policies, folder, data)
 
 
 if __name__ == "__main__":

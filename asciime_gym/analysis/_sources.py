@@ -244,7 +244,8 @@ def refuse_twins(sources: Sequence[Source]):
     """A run counts once: the same seed under another name is no second sample."""
     seen: dict[str, Source] = {}
     for source in sources:
-        identity = json.dumps([source.task, source.algorithm, source.seed], sort_keys=True)
+        task = {key: value for key, value in source.task.items() if key != "descriptor_names"}  # words, not the task
+        identity = json.dumps([task, source.algorithm, source.seed], sort_keys=True)
         if source.algorithm is not None and identity in seen:
             raise ValueError(
                 f"{seen[identity].name} and {source.name} hold the same run ({source.algorithm_name} on "
