@@ -152,7 +152,7 @@ def tell(
     _, evaluate_key, key = keys(run)
     valid = finite_rows(evaluation) & jnp.isfinite(offspring.genotype).all(axis=1)
     extra = -(-offspring.steps // problem.episode_length)  # episodes' worth of steps spent inside ask
-    newcomers = _newcomers(algorithm, offspring, evaluation, evaluate_key, run.evaluations)
+    newcomers = _newcomers(algorithm, offspring, evaluation, evaluate_key, run.evaluations + extra)
     archive, added, gain = run.archive.add(newcomers, offspring.candidate & valid)
     feedback = Feedback(added, gain, valid)
     state = algorithm.tell(archive, state, offspring, evaluation, feedback, key)

@@ -39,7 +39,8 @@ class History:
     """One row per generation; `history["qd_score"]` is a NumPy column.
 
     `evaluations`, `steps` and `seconds` are totals up to that generation, `refused` and `added_…` (rows that
-    entered the archive, by operator) belong to the generation alone. Under `fit`, `seconds` leave compilation out.
+    entered the archive, by operator) belong to the generation alone. Under `fit`, `seconds` leave compilation out;
+    by hand they run from `ask` to the end of `tell`.
     """
 
     _TYPES = {  # noqa: RUF012

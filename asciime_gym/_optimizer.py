@@ -128,10 +128,9 @@ class Optimizer:
     def ask(self) -> np.ndarray:
         """Genotypes to evaluate, float32 `[batch_size, params]`; the same ones until they are told."""
         if self._asked is None:
+            self._asked_at = time.perf_counter()
             self._asked = _ask(self.algorithm, program_view(self.task), self._run)
-        genotypes = np.asarray(self._pending("ask")[0].genotype)
-        self._asked_at = time.perf_counter()
-        return genotypes
+        return np.asarray(self._pending("ask")[0].genotype)
 
     def tell(self, fitness: Any, descriptor: Any, trajectory: Any = None, steps: Any = None) -> Feedback:
         """Takes in the evaluation of the rows that `ask` returned.
@@ -268,7 +267,7 @@ class Optimizer:
         """One generation, or none (which compiles), through the doors that are there to be driven by hand."""
         task, problem, recorder = self.task, program_view(self.task), self._recorder
         assert isinstance(task, AbstractTask)
-        self._asked_at, evaluations = time.perf_counter(), self.evaluations
+        self._asked_at = time.perf_counter()
         offspring, state = _ask(self.algorithm, problem, self._run)
         if task.on_host and not count:
             seen = _loop._blank_evaluation(self.algorithm, problem)
@@ -281,7 +280,8 @@ class Optimizer:
         if count:
             if recorder is not None and first_process():  # which writes
                 keep = np.asarray(feedback.added if recorder.record == "elites" else feedback.valid)
-                recorder.add(evaluations, offspring.operator, seen.fitness, seen.descriptor, seen.trajectory, keep)
+                first = int(record.evaluations) - self.algorithm.batch_size  # after what `ask` has spent
+                recorder.add(first, offspring.operator, seen.fitness, seen.descriptor, seen.trajectory, keep)
             self._run = run
             self.history.append(record, self.seconds + time.perf_counter() - self._asked_at)
         return min(count, 1)

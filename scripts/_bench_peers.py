@@ -10,11 +10,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _suited import SUITED
 
 import asciime_gym as ag
 from asciime_gym import _loop
@@ -23,19 +25,12 @@ from asciime_gym._compile import compiled
 from asciime_gym._process import keep_programs
 from asciime_gym._spread import replicate, spread
 from asciime_gym.algorithms._actor_critic import AbstractActorCritic
+from asciime_gym.learning.experience import Actors, collect, open_worlds, tile_size
 from asciime_gym.learning.td3 import train
 
 BEFORE = 2  # generations that are not timed: the first has nothing to learn from
 MATRIX = 1024
-# A hundred and more offspring of each, in the settings for a CPU.
-ALGORITHMS: dict[str, Callable[..., ag.AbstractAlgorithm]] = {
-    "map_elites": lambda task, **fields: ag.MapElites(**fields),
-    "ascii_me": lambda task, **fields: ag.AsciiME(**fields),
-    "pga_me": lambda task, **fields: ag.PgaME(**fields),
-    "dcrl_me": lambda task, **fields: ag.DcrlME(**fields),
-    "memes": lambda task, **fields: ag.Memes.small(**fields),
-    "ppga": lambda task, **fields: ag.Ppga.for_task(task, small=True, **fields),
-}
+PLAY, LEARN = "PPO's steps", "PPO's epochs"
 
 
 def products(sizes: list[tuple[int, int]], *, weights: bool, inputs: bool) -> int:
@@ -79,7 +74,7 @@ def plain_product() -> tuple[Callable, Any, float]:
 
 def measure(algorithm: str, task: str, rounds: int, **fields: Any) -> dict[str, Any]:
     """Times of a generation and of its parts, round by round; evaluations of each; and what is multiplied."""
-    made = ALGORITHMS[algorithm](task, **fields)
+    made = SUITED[algorithm](task, **fields)
     world = ag.make_task(task, policy=type(made).default_policy)
     centroids = cvt_centroids(1024, world.descriptor_low, world.descriptor_high)
     run = compiled(_loop.start)(made, world, centroids, np.uint32(0))
@@ -96,7 +91,7 @@ def measure(algorithm: str, task: str, rounds: int, **fields: Any) -> dict[str, 
     evaluate = lambda offspring, run: world.evaluate(
         offspring.genotype, _loop.keys(run)[1], life=offspring.life, trajectory=made.needs_trajectory
     )
-    parts = learning(made, world) if isinstance(made, AbstractActorCritic) else {}
+    parts, multiplied = parts_of(made, world)
     multiply, matrix, flops = plain_product()
 
     limits = lambda count: (jnp.int32(count), jnp.int32(2**31 - 1))
@@ -117,8 +112,54 @@ def measure(algorithm: str, task: str, rounds: int, **fields: Any) -> dict[str, 
         for part, spent in taken.items():
             if i:  # the first compiles
                 times.setdefault(part, []).append(spent)
-    multiplied = work(made, world) if isinstance(made, AbstractActorCritic) else {}
+    if PLAY in times:
+        asked, played = times["ask"], times[PLAY]
+        times[LEARN] = [(a[0] - b[0], a[1] - b[1]) for a, b in zip(asked, played, strict=True)]
     return {"times": times, "evaluations": evaluations, "flops": {**multiplied, "matrix product": flops}}
+
+
+def parts_of(made: ag.AbstractAlgorithm, world: ag.AbstractTask) -> tuple[dict[str, Callable], dict[str, float]]:
+    """What an algorithm's `ask` is made of, if it learns there; and the operations of the products in each part."""
+    if isinstance(made, AbstractActorCritic):
+        return learning(made, world), work(made, world)
+    if isinstance(made, ag.Ppga):
+        assert isinstance(world, ag.AbstractSimulator)
+        return {PLAY: compiled(partial(playing, made, world))}, {LEARN: ppo_work(made, world)}
+    return {}, {}
+
+
+def playing(made: ag.Ppga, world: ag.AbstractSimulator, run: _loop.Run) -> Any:
+    """The steps that PPO takes in a generation, without learning from them."""
+    state, size = run.state, tile_size(made.environments)
+    ppo, tiles = made._ppo(cast(ag.MLP, world.policy)), made.environments // size
+
+    def play(agents: int, iterations: int, key: Any) -> Any:
+        copy = lambda leaf: jnp.tile(leaf, (agents, 1))
+        mixed = jnp.eye(1 + world.descriptor_size)[:agents]
+        actors = Actors(copy(state.theta), copy(state.log_std), state.critics[:agents], mixed)
+        owner = jnp.repeat(jnp.arange(agents), tiles)
+        options = {"critic": ppo.critic, "steps": ppo.rollout, "discount": ppo.discount, "trace": ppo.trace}
+
+        def iteration(worlds: Any, key: Any) -> Any:
+            worlds, _, summary = collect(world, actors, worlds, owner, key, **options)
+            return worlds, summary
+
+        begin = open_worlds(world, key, agents * tiles, size)
+        return jax.lax.scan(iteration, begin, jax.random.split(key, iterations))[1]
+
+    directions = 1 + world.descriptor_size
+    return play(1, made.walk_iterations, run.key), play(directions, made.gradient_iterations, run.key)
+
+
+def ppo_work(made: ag.Ppga, world: ag.AbstractSimulator) -> float:
+    """Floating-point operations of the matrix products that PPO learns with in a generation."""
+    policy = cast(ag.MLP, world.policy)
+    nets = [list(policy.layers), list(made._critic(policy).layers)]
+    return (
+        made._steps(1 + world.descriptor_size)
+        * made.epochs
+        * sum(products(net, weights=True, inputs=False) for net in nets)
+    )
 
 
 def learning(made: AbstractActorCritic, world: ag.AbstractTask) -> dict[str, Callable]:

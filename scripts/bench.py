@@ -32,6 +32,7 @@ GENERATION = {
     "ant_omni": (6.5, 11.0),
     "anttrap_omni": (5.0, 8.0),
 }
+PLAYED = "PPO's steps"  # as `_bench_peers.py` names them
 PEERS = {"pga_me": "<= 12", "dcrl_me": "<= 8"}  # seconds of a generation on all cores
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -132,6 +133,14 @@ def per_second(count: float, seconds: list[float]) -> str:
     return f"{count / statistics.median(seconds):,.0f}/s"
 
 
+def devices_row(bench: Bench, what: str, seconds: dict[str, list[float]], answers: dict[str, dict]):
+    """One device per core against one, which may use all cores, too; and how busy the cores were with either."""
+    busy = {side: answers[side]["worked"] / seconds[side][-1] for side in ("one", "all")}
+    work = answers["all"]["worked"] / answers["one"]["worked"]
+    note = f"busy cores {busy['one']:.2f} and {busy['all']:.2f}, work {work:.2f}x, in the last round"
+    bench.row(f"{what}, {CORES} devices against 1", ratios(seconds["one"], seconds["all"]), ">= 1.8", "2", "x", note)
+
+
 def physics(bench: Bench, robots, plain: Worker, ours: Worker, devices: dict[str, Worker], sizes):
     """Steps of the environment only; one core, then one device against one per core."""
     for robot in robots:
@@ -154,8 +163,7 @@ def physics(bench: Bench, robots, plain: Worker, ours: Worker, devices: dict[str
             f"{per_second(1, cost['ours'])} steps against {per_second(1, cost[best])} ({best} environments)",
         )
         if devices:
-            what = f"physics of {robot}, {CORES} devices against 1"
-            bench.row(what, ratios(cost["one"], cost["all"]), ">= 1.8", "2", "x")
+            devices_row(bench, f"physics of {robot}", seconds, answers)
 
 
 def learn(bench: Bench, worker: Worker, folder: Path, algorithm: str, task: str) -> str:
@@ -197,7 +205,7 @@ def generations(
         whole = {"case": "generation", **request}
         size = best_size(bench, plain, whole, sizes)
         sides = {"plain": (plain, {**whole, "batch": size}), "one": (one, whole), "all": (all_cores, whole)}
-        seconds, _ = bench.times(sides)
+        seconds, answers = bench.times(sides)
         must, aim = GENERATION[task] if algorithm == "ascii_me" else (None, None)
         bench.row(
             f"generation of {algorithm} on {task}",
@@ -207,13 +215,7 @@ def generations(
             "x",
             f"{per_second(512, seconds['all'])} evaluations against {per_second(size, seconds['plain'])} at {size}",
         )
-        bench.row(
-            f"generation of {algorithm} on {task}, {CORES} devices against 1",
-            ratios(seconds["one"], seconds["all"]),
-            ">= 1.8",
-            "2",
-            "x",
-        )
+        devices_row(bench, f"generation of {algorithm} on {task}", seconds, answers)
         if operator and algorithm == "ascii_me" and task in ("hopper_uni", "ant_omni"):
             variation(bench, request, task, plain, one, all_cores)
 
@@ -235,13 +237,7 @@ def variation(bench: Bench, request: dict, task: str, plain: Worker, one: Worker
         unit="x",
         note=f"{per_second(512, seconds['all'])} children against {per_second(512, seconds['plain'])}",
     )
-    bench.row(
-        f"ASCII operator on {task}, {CORES} devices against 1",
-        ratios(seconds["one"], seconds["all"]),
-        ">= 1.8",
-        "2",
-        "x",
-    )
+    devices_row(bench, f"ASCII operator on {task}", seconds, answers)
     bench.row(
         f"ASCII operator on {task}, share of a plain matmul's speed",
         ratios(speed["all"], speed["matmul"]),
@@ -265,9 +261,8 @@ def scaling(bench: Bench, folder: Path, task: str, sizes, one: Worker, all_cores
         )
     for size in (sizes[0], sizes[-1]):
         sides = {"one": (one, {**request, "batch": size}), "all": (all_cores, {**request, "batch": size})}
-        seconds, _ = bench.times(sides)
-        what = f"generation of ascii_me on {task}, batch {size}, {CORES} devices against 1"
-        bench.row(what, ratios(seconds["one"], seconds["all"]), ">= 1.8", "2", "x")
+        seconds, answers = bench.times(sides)
+        devices_row(bench, f"generation of ascii_me on {task}, batch {size}", seconds, answers)
 
 
 def checkpoints(bench: Bench, folder: Path, task: str, all_cores: Worker):
@@ -353,6 +348,9 @@ def peers(bench: Bench, task: str, names, rounds: int):
             )
             note = f"{split}; {1 / cost[name]:,.0f} evaluations/s"
             bench.row(what, walls["generation"], limit, limit and limit.split()[1], " s", note)
+            played = [100 * a / b for a, b in zip(walls.get(PLAYED, []), walls["generation"], strict=False)]
+            if played:
+                bench.row(f"{PLAYED} of {name} on {task}, {cores} core{'s'[: cores > 1]}, share", played, unit=" %")
             bounds(bench, f"{name} on {task}, {cores} core{'s'[: cores > 1]}", walls, answer["flops"])
     for name in [name for name in names if name != "ascii_me" and "ascii_me" in names]:
         what = f"evaluations of ascii_me in the time of one of {name}, {task}, {CORES} cores"

@@ -6,32 +6,19 @@
 A run that is there already is not repeated, and one that was stopped goes on: call it again after Ctrl-C.
 """
 
-import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import tyro
+from _suited import SUITED
 
 import asciime_gym as ag
 from asciime_gym._process import prepare
 
-# What suits each method on a CPU: a table's batch where it fits, else the settings that are documented as small.
-SUITED: dict[str, Callable[[str], ag.AbstractAlgorithm]] = {
-    "map_elites": lambda _: ag.MapElites(),
-    "ascii_me": lambda _: ag.AsciiME(),
-    "pga_me": lambda _: ag.PgaME(batch_size=1024),
-    "dcrl_me": lambda _: ag.DcrlME(batch_size=1024),
-    "memes": lambda _: ag.Memes.small(),
-    "ppga": lambda task: ag.Ppga.for_task(task, small=True),
-}
 
-
-def run(task: str, name: str, batch_size: int | None, seed: int, evaluations: int, folder: Path) -> Path:
+def run(task: str, name: str, batch_size: int | None, seed: int, evaluations: int, folder: Path, quiet: bool) -> Path:
     """One run's file, which holds all of its evaluations."""
-    algorithm = SUITED[name](task)
-    if batch_size is not None:
-        algorithm = dataclasses.replace(algorithm, batch_size=batch_size)
+    algorithm = SUITED[name](task) if batch_size is None else SUITED[name](task, batch_size=batch_size)
     path = folder / f"{task}_{name}_{algorithm.batch_size}_{seed}.h5"
     if path.exists():
         optimizer = ag.Optimizer.load(path)
@@ -39,7 +26,7 @@ def run(task: str, name: str, batch_size: int | None, seed: int, evaluations: in
         policy = type(algorithm).default_policy
         optimizer = ag.Optimizer(algorithm, ag.make_task(task, policy=policy), seed=seed)
     if optimizer.evaluations < evaluations:
-        result = optimizer.fit(evaluations=evaluations, checkpoint=path)
+        result = optimizer.fit(evaluations=evaluations, checkpoint=path, progress=not quiet)
         if result.stopped_by == "interrupt":
             raise SystemExit(f"stopped at {optimizer.evaluations:,} evaluations of {path.stem}; call again to go on")
     print(f"{path.stem}: {optimizer.archive}", flush=True)
@@ -69,6 +56,8 @@ def main(
     evaluations: int = 10_240,
     batch_size: int | Literal["suited"] = 256,
     folder: Path = Path("runs/study"),
+    small: Path | None = None,
+    quiet: bool = False,
 ):
     """Runs what is missing, and prints the table.
 
@@ -79,13 +68,19 @@ def main(
         evaluations: Budget of every run.
         batch_size: Of every algorithm, or "suited": what suits each on a CPU.
         folder: Where the runs are kept.
+        small: Where a small file of each run is put, with the policy of its best elite, to draw and compare.
+        quiet: Show no progress.
     """
     prepare()
     size = None if batch_size == "suited" else batch_size
     folder.mkdir(parents=True, exist_ok=True)
     order = [(task, name, seed) for seed in seeds for task in tasks for name in algorithms]
-    paths = [run(task, name, size, seed, evaluations, folder) for task, name, seed in order]
-    print(table(sorted(paths)))
+    paths = sorted(run(task, name, size, seed, evaluations, folder, quiet) for task, name, seed in order)
+    if small is not None:
+        small.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            ag.shrink(path, small / path.name, policies=1, overwrite=True)
+    print(table(paths))
 
 
 if __name__ == "__main__":

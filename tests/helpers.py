@@ -19,6 +19,7 @@ from asciime_gym._storage import seal
 from asciime_gym.tasks._task import SimulatorState
 from asciime_gym.tasks.rollout import rollout
 
+LANES = "xla_cpu_small_call"  # marks a kernel of lanes in a program
 # A little training; the replay buffer is full after a generation, so that it is always written over.
 SMALL = {"critic_steps": 8, "policy_steps": 4, "minibatch_size": 16, "critic_hidden": (16, 16), "replay_size": 200}
 # Every algorithm, small: the promises in test_promises.py run over all of them.

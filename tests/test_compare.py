@@ -263,6 +263,27 @@ def test_efficiency_where_a_batch_size_is_missing(sizes):
     )
 
 
+def test_efficiency_where_other_settings_go_with_the_batch_size(tmp_path):
+    """As `PgaME.scaled` makes them: minibatches in proportion, or more steps; both together are two things."""
+    scaled = lambda name, size, score, seconds, **fields: run(
+        tmp_path / name, "pga_me", 0, score, batch_size=size, settings=fields, seconds=(seconds / 2, seconds)
+    )
+    minibatch = [
+        scaled("minibatch", 10, 10, 100, minibatch_size=100),
+        scaled("minibatch", 20, 30, 60, minibatch_size=200),
+        scaled("minibatch", 50, 20, 20, minibatch_size=500),
+    ]
+    found = compare(minibatch)
+    assert {r.algorithm for r in found.batch_sizes} == {"pga_me (minibatch_size=by batch size)"}
+    assert [(r.batch_size, r.efficiency) for r in found.batch_sizes] == [(10, 0), (20, 0.5), (50, 0.5)]
+    assert found.variation[0].batch_sizes == 3 and not any("one batch size only" in t for t in found.cautions)
+    other = [scaled("none", 20, 25, 50, minibatch_size=100), scaled("none", 50, 9, 40, minibatch_size=100)]
+    mixed = compare([*minibatch, *other])
+    assert {r.algorithm for r in mixed.batch_sizes} == {"pga_me (minibatch_size=100)"}
+    told = [text for text in mixed.cautions if "one batch size only" in text]
+    assert len(told) == 2 and "pga_me (minibatch_size=200)" in told[0] and "one way to scale" in told[0]
+
+
 def test_runtime_is_taken_at_equal_evaluations(tmp_path):
     # A batch of 80 ends at 160 evaluations, where the others end at 100: of its 16 seconds 10 count.
     made = [

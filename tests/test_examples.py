@@ -74,11 +74,14 @@ def test_gymnasium_study(tmp_path):
 
 @pytest.mark.slow
 def test_study_and_what_a_critic_knows(tmp_path):
+    small = tmp_path / "small"
     options = ["--tasks", "hopper_uni", "--seeds", "0", "--batch-size", "32", "--folder", str(tmp_path)]
+    options += ["--small", str(small), "--quiet"]
     out = run("study.py", "--evaluations", "64", "--algorithms", "pga_me", *options, folder=tmp_path)
     file = tmp_path / "hopper_uni_pga_me_32_0.h5"
     archive, before = ag.load_archive(file), file.read_bytes()
     assert f"| hopper_uni | pga_me | 32 | 0 | 64 | {archive.qd_score:,.0f} |" in out
+    assert len(ag.load_history(small / file.name)) == 2 and ag.load_archive(small / file.name).has_policy.sum() == 1
     again = run("study.py", "--evaluations", "64", "--algorithms", "pga_me", *options, folder=tmp_path)
     assert again == out and file.read_bytes() == before  # nothing is left to do
     rows = re.findall(

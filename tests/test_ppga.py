@@ -78,8 +78,18 @@ def test_nonsense_is_refused(fields, words):
 
 def test_what_cannot_be_stepped_is_refused():
     problem = ag.Problem(policy=TASK.policy, descriptor_low=[0.0], descriptor_high=[1.0], episode_length=12)
-    with pytest.raises(TypeError, match=r"needs a task with reset and step, make_task\(…\) say; got a Problem"):
+    with pytest.raises(TypeError, match=r"needs a task whose reset and step .*A Problem has none, and a GymnasiumTask"):
         ag.Optimizer(SMALL, problem)
+
+
+def test_so_is_what_steps_outside_of_the_program():
+    place = ag.FinalObservation(0, 1)
+    task = ag.GymnasiumTask(
+        "Pendulum-v1", descriptor=place, descriptor_low=[-1, -1], descriptor_high=[1, 1], vectorization="sync"
+    )
+    with pytest.raises(TypeError, match=r"a GymnasiumTask steps outside of it\. Other algorithms do without"):
+        ag.Optimizer(SMALL, task)
+    task.close()
 
 
 def test_a_policy_that_is_no_mlp_is_refused():

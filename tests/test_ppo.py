@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import Walk
+from helpers import LANES, Walk
+from jax import export
 
 import asciime_gym as ag
 from asciime_gym._compile import compiled
@@ -274,6 +275,24 @@ def test_it_finds_the_best_policy():
     # What the value function says is what is to be had: about 1 a step, discounted, until the episode is cut off.
     left = 1 - 0.9 ** (np.arange(12) + 1)
     assert abs(float(after.returns.mean[0, 0]) - (left / 0.1).mean()) < 1.0
+
+
+def test_it_steps_in_lanes_on_a_cpu_and_not_elsewhere():
+    task = Walk()
+    ppo = small(task, environments=64, rollout=4)
+    agents, seen = beginners(task, ppo, 2), unseen(task.policy.obs_size)
+    learn = lambda key: train(ppo, task, agents, jnp.eye(3)[:2, : 1 + task.descriptor_size], seen, key, iterations=1)
+    lowered = lambda platform: export.export(jax.jit(lambda key: learn(key)[0].actor), platforms=[platform])(KEY)
+    assert LANES in lowered("cpu").mlir_module() and LANES not in lowered("cuda").mlir_module()
+
+
+def test_without_normalising_nothing_is_put_into_other_terms():
+    task = Aim()
+    _, after, seen = trained(task, jnp.eye(3), 2, normalise_observations=False, normalise_returns=False)
+    assert not seen.count and not seen.mean.any() and (seen.variance == 1).all()
+    assert not after.returns.count.any() and (after.returns.variance == 1).all()
+    _, other, seen = trained(task, jnp.eye(3), 2, normalise_returns=False)
+    assert seen.count and not other.returns.count.any() and not np.array_equal(after.actor, other.actor)
 
 
 def test_each_agent_goes_its_own_way():

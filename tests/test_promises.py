@@ -5,7 +5,7 @@ import logging
 import jax
 import numpy as np
 import pytest
-from helpers import ALGORITHMS, Walk, same, spent
+from helpers import ALGORITHMS, LANES, Walk, same, spent
 
 import asciime_gym as ag
 
@@ -142,9 +142,6 @@ def exported(algorithm, task, *platforms) -> str:
     return program.mlir_module()
 
 
-LANES = "xla_cpu_small_call"  # marks a kernel of lanes
-
-
 def test_exports_for_cpu_and_cuda(algorithm):
     """Lanes on the one, `vmap` on the other; also after a run on this machine, which traces for a CPU only."""
     fitted(algorithm)
@@ -157,6 +154,18 @@ def test_lanes_are_chosen_or_left():
     algorithm = next(iter(ALGORITHMS.values()))
     assert LANES not in exported(algorithm, Walk(lanes=False), "cpu")
     assert LANES in exported(algorithm, Walk(lanes=True), "cuda")
+
+
+def test_newcomers_are_numbered_as_the_history_counts(algorithm):
+    """The last rows of what a generation has spent, also where `ask` itself spends some."""
+    made = optimizer(algorithm)
+    for i in range(4):
+        made.fit(evaluations=spent(algorithm, i + 1, TASK))
+        archive, end = made.archive, made.evaluations
+        before = spent(algorithm, i, TASK) if i else 0
+        new = archive.evaluation[archive.evaluation >= before]
+        assert len(new) and new.min() >= end - algorithm.batch_size and new.max() < end
+        assert archive.first_filled.max() < end
 
 
 def test_the_run_is_donated(algorithm):

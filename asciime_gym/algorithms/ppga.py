@@ -57,7 +57,7 @@ class Ppga(AbstractAlgorithm):
     - `batch_size`: offspring that branch off in a generation.
     - `walk_iterations`: of PPO, to move the search point.
     - `gradient_iterations`: of PPO, to find each direction to branch in.
-    - `environments`: that each agent learns in.
+    - `environments`: that each agent learns in; a multiple of 64 is fastest.
     - `rollout`: steps of each environment per iteration.
     - `minibatches`: that the steps of an iteration are divided into.
     - `epochs`: times that they are learnt from.
@@ -67,6 +67,8 @@ class Ppga(AbstractAlgorithm):
     - `learning_rate`: of both, with Adam.
     - `discount`: γ of rewards and of the descriptor's part in each step.
     - `trace`: λ of the generalised advantages.
+    - `normalise_observations`: by what was seen so far.
+    - `normalise_returns`: that the value functions learn, likewise.
     - `critic_hidden`: sizes of the value functions' hidden layers.
     - `sigma0`: standard deviation of the mixtures at the beginning and after a restart.
     - `archive_learning_rate`: share of the way to a fitness above it that a cell's threshold goes.
@@ -90,6 +92,8 @@ class Ppga(AbstractAlgorithm):
     learning_rate: float = 1e-3
     discount: float = 0.99
     trace: float = 0.95
+    normalise_observations: bool = True
+    normalise_returns: bool = True
     critic_hidden: tuple[int, ...] = eqx.field(default=(256, 256), converter=tuple)
     sigma0: float = 1.0
     archive_learning_rate: float = 0.1
@@ -272,6 +276,8 @@ class Ppga(AbstractAlgorithm):
             learning_rate=self.learning_rate,
             discount=self.discount,
             trace=self.trace,
+            normalise_observations=self.normalise_observations,
+            normalise_returns=self.normalise_returns,
         )
 
 
@@ -279,8 +285,9 @@ def _needed(problem: AbstractProblem) -> tuple[AbstractSimulator, MLP]:
     """The problem as a simulator, and its policy as the network that can be trained; refuses others."""
     if not isinstance(problem, AbstractSimulator):
         raise TypeError(
-            "Ppga trains policies with PPO while it is asked, and needs a task with reset and step, make_task(…) say; "
-            f"got a {type(problem).__name__}, which has neither. Other algorithms do without"
+            "Ppga trains policies with PPO while it is asked, and needs a task whose reset and step are part of a JAX "
+            "program, make_task(…) say. A Problem has none, and a GymnasiumTask steps outside of it. Other algorithms "
+            "do without"
         )
     policy = problem.policy
     if not isinstance(policy, MLP):

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ._series import quartiles, seconds_at, thinned, value_at
-from ._sources import Group, Source, by_task, groups_of, read_archives
+from ._sources import Group, Source, along_batch_sizes, by_task, groups_of, read_archives
 from ._style import WORDS, Style, blank, legend, numbers, seeds, shades, time_unit
 
 HATCHES = ("", "//", "..", "\\\\", "xx", "++")
@@ -26,7 +26,7 @@ def batch_sizes(figure: Any, sources: Sequence[Source], style: Style):
     entries: dict[str, Any] = {}
     for line, (task, members) in zip(grid, tasks.items(), strict=True):
         budget = min(int(source.past["evaluations"][-1]) for source in members)
-        groups = groups_of(members)
+        groups = along_batch_sizes(groups_of(members))
         qd_score = [[value_at(s.past, "qd_score", "evaluations", budget) for s in group.members] for group in groups]
         seconds = [[seconds_at(s.past, budget) for s in group.members] for group in groups]
         unit, name = time_unit(max(max(values) for values in seconds))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ._series import seconds_at, value_at
-from ._sources import Group, Source, groups_of
+from ._sources import Group, Source, along_batch_sizes, groups_of
 from ._statistics import efficiency, variation
 
 
@@ -45,7 +45,11 @@ def scaling(
     doubts: list[str] = []
     for task, members in tasks.items():
         spent = evaluations or min(float(source.past["evaluations"][-1]) for source in members)
-        for label, groups in _by_algorithm(groups_of(members)).items():
+        series = _by_algorithm(along_batch_sizes(groups_of(members)))
+        doubts += _alone(task, series)
+        for label, groups in series.items():
+            if len(groups) < 2:
+                continue
             sizes = [group.batch_size for group in groups if group.batch_size is not None]
             qd_score = [
                 _median([value_at(s.past, "qd_score", "evaluations", spent) for s in g.members]) for g in groups
@@ -63,12 +67,25 @@ def scaling(
 
 
 def _by_algorithm(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Groups that differ in their batch size alone, where there are several."""
+    """Groups that differ in their batch size alone."""
     found: dict[str, list[Group]] = {}
     for group in groups:
         if group.batch_size is not None:
             found.setdefault(group.label_without_batch_size, []).append(group)
-    return {label: same for label, same in found.items() if len(same) > 1}
+    return found
+
+
+def _alone(task: str, series: dict[str, list[Group]]) -> list[str]:
+    """Settings with one batch size only, where their algorithm has several."""
+    sizes: dict[str, set[int | None]] = {}
+    for group in (group for groups in series.values() for group in groups):
+        sizes.setdefault(group.algorithm, set()).add(group.batch_size)
+    return [
+        f"{task}: {label} was run with one batch size only: no efficiency; give files that differ in nothing else, or "
+        "those of one way to scale by themselves"
+        for label, groups in series.items()
+        if len(groups) == 1 and len(sizes[groups[0].algorithm]) > 1
+    ]
 
 
 def _median(values: Sequence[float]) -> float:

@@ -20,6 +20,7 @@ from .._view import ArchiveView
 from ..tasks.locomotion import TASKS
 
 ORDER = ("ascii_me", "map_elites", "pga_me", "dcrl_me", "memes", "ppga")  # of algorithms, in every table and legend
+BY_BATCH = "by batch size"  # in the place of a value
 _HEAD = ("history/", "archive/centroids")
 _SAME = ("kind", "backend", "episode_length", "descriptor_low", "descriptor_high")  # what makes tasks of a name one
 
@@ -220,6 +221,19 @@ def groups_of(sources: Sequence[Source]) -> list[Group]:
         ]
         groups += sorted(found, key=_settings_order)
     return groups
+
+
+def along_batch_sizes(groups: Sequence[Group]) -> list[Group]:
+    """Groups of one task as a series over batch sizes: settings that go with the batch size, as `PgaME.scaled` sets
+    them, do not tell them apart."""
+    found = []
+    for group in groups:
+        kin = [other for other in groups if other.algorithm == group.algorithm]
+        if len({other.batch_size for other in kin}) == len(kin) > 1:  # one group for each
+            settings = ((name, value if name == "batch_size" else BY_BATCH) for name, value in group.settings)
+            group = dataclasses.replace(group, settings=tuple(settings))
+        found.append(group)
+    return found
 
 
 def _varied(members: Sequence[Source]) -> list[str]:

@@ -67,7 +67,7 @@ def normalised(
     """The same function, of inputs that `seen` has normalised; with outputs that `said` has."""
     layers = network.unpack(genotype)
     weights, biases = layers[0]
-    layers[0] = weights * seen.deviation[:, None], biases + seen.mean @ weights
+    layers[0] = weights * seen.deviation[:, None], biases + jnp.matmul(seen.mean, weights, precision="highest")
     if said is not None:
         weights, biases = layers[-1]
         layers[-1] = weights * said.scale, (biases - said.mean) * said.scale
@@ -81,7 +81,7 @@ def plain(
     layers = network.unpack(genotype)
     weights, biases = layers[0]
     weights = weights * seen.scale[:, None]
-    layers[0] = weights, biases - seen.mean @ weights
+    layers[0] = weights, biases - jnp.matmul(seen.mean, weights, precision="highest")
     if said is not None:
         weights, biases = layers[-1]
         layers[-1] = weights * said.deviation, biases * said.deviation + said.mean

@@ -41,6 +41,8 @@ class PPO(eqx.Module):
     learning_rate: float
     discount: float
     trace: float  # λ of the advantages
+    normalise_observations: bool = True
+    normalise_returns: bool = True
 
 
 class Agents(eqx.Module):
@@ -89,7 +91,7 @@ def train(
         actors = Actors(agents.actor, agents.log_std, agents.critic, weights)
         worlds, tiled, summary = play(actors, worlds, owner, play_key)
         update = lambda seen, mean, variance: merged(seen, mean, variance, ppo.rollout * size)
-        seen = apart(update)(seen, *summary.observation)
+        seen = apart(update)(seen, *summary.observation) if ppo.normalise_observations else seen
         own = jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[3:]), tiled)
         of_each = jax.tree.map(
             lambda leaf: leaf.reshape(count, tiles, *leaf.shape[1:], 1), (summary.advantage, summary.value)
@@ -121,7 +123,9 @@ def _normalised(
     rows = samples // tiles
     most = 10 * samples  # value functions forget what was long ago: the policy is another now
     surprise = jax.vmap(lambda mean, variance: merged(unseen(1), mean, variance, rows))(*summary[0])
-    returns = jax.vmap(lambda old, mean, variance: merged(old, mean, variance, rows, most))(agents.returns, *summary[1])
+    returns = agents.returns
+    if ppo.normalise_returns:
+        returns = jax.vmap(lambda old, mean, variance: merged(old, mean, variance, rows, most))(returns, *summary[1])
     nets = _Nets(
         jax.vmap(lambda actor: normalised(ppo.actor, actor, seen))(agents.actor),
         agents.log_std,
