@@ -34,9 +34,10 @@ def agreed(number: int) -> int:
 
 
 def replicate(tree: PyTree) -> PyTree:
-    """The tree with a copy on every device, where there are several."""
+    """The tree with a copy on every device; on one it is said to belong there, as whatever a program returns is: a
+    program is compiled once for what comes first and what comes later."""
     if device_count() == 1:
-        return tree
+        return jax.device_put(tree, jax.local_devices()[0])
     everywhere = NamedSharding(_mesh(), PartitionSpec())
 
     def put(leaf: Any) -> jax.Array:

@@ -3,7 +3,8 @@
     python scripts/critic.py runs/study/walker2d_uni_pga_me_256_0.h5
 
 Elites of the archive, offspring that climb the critic, and the greedy actor are evaluated under the same keys. Of
-each: fitness and steps lived, the discounted return from the first step, what the critic expected of it, and how well
+each: fitness and steps lived, the discounted return from the first step, what the critic expected of it, how far it
+ended from the descriptor aimed at (PGA-ME: its parent's), in each dimension and as a share of the bounds, and how well
 the critic's opinion of every step goes with what came of it.
 """
 
@@ -39,6 +40,8 @@ def report(optimizer: ag.Optimizer, genotype: Any, aim: Any, before: np.ndarray 
     better = "" if before is None else f"{100 * np.mean(fitness > before):.0f} %"
     steps, correlation = float(np.mean(evaluation.steps)), np.corrcoef(expected[alive], came[alive])[0, 1]
     first = f"{came[:, 0].mean():.0f} | {expected[:, 0].mean():.0f}"
+    off = np.abs(np.asarray((evaluation.descriptor - aim) / (run.archive.high - run.archive.low)))
+    first += f" | {100 * off.mean():.1f} %"
     return f"{fitness.mean():.0f} | {fitness.max():.0f} | {steps:.0f} | {first} | {correlation:.2f} | {better}"
 
 
@@ -63,8 +66,8 @@ def main(file: Annotated[Path, tyro.conf.Positional], count: int = 128):
     before = np.asarray(task.evaluate(elites, jax.random.key(1), trajectory=False).fitness)
     rows = {"elites": (elites, aim, None), "policy gradient": (offspring, aim, before)}
     rows["greedy actor"] = (actors[:count], aim[:1] if aims is None else aims[:count], None)
-    print("| | fitness | best | steps | return | expected | correlation | better than parent |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| | fitness | best | steps | return | expected | off the aim | correlation | better than parent |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, row in rows.items():
         print(f"| {name} | {report(optimizer, *row)} |", flush=True)
 

@@ -189,6 +189,20 @@ def test_operators_can_be_left_out(browser, archives, maps, picture):
     picture("operators")
 
 
+def test_a_page_of_a_full_archive_opens(browser, tasks, folder):
+    """How long that takes is printed (pytest -s), and depends on the machine."""
+    page = explore(moving_archive(tasks["hopper_uni"], 1024), folder / "full.html")
+    browser.open(page)
+    ready = browser.run(
+        """new Promise((done) => {
+          const look = () => (explorer.ready() ? done(performance.now()) : setTimeout(look, 1));
+          look();
+        })"""
+    )
+    print(f"{page.stat().st_size / 1e6:.1f} MB, ready to play {ready / 1000:.2f} s after it was asked for")
+    assert browser.run("explorer.count().filled") == 1024 and browser.problems == []
+
+
 def test_clicking_a_cell_makes_its_elite_move(browser, moving, moving_page, picture):
     browser.open(moving_page)
     browser.until("explorer.ready()")

@@ -110,7 +110,9 @@ def test_what_is_the_users_own_is_never_kept(folder):
 
 
 SCRIPT = """
-import sys
+import os, sys
+if sys.argv[1:] == ["one core"]:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 from asciime_gym._process import prepare
 prepare()
 import asciime_gym as ag
@@ -124,17 +126,20 @@ print(digest(optimizer._run), "brax" in sys.modules)
 
 @pytest.mark.slow
 def test_a_robot_starts_again_without_its_simulator_and_to_the_same_bits(tmp_path):
-    def run(cache: str) -> list[str]:
+    def run(cache: str, *words: str) -> list[str]:
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT],
+            [sys.executable, "-c", SCRIPT, *words],
             capture_output=True,
             text=True,
             cwd=Path(__file__).parent,
-            env={**os.environ, "ASCIIME_CACHE": cache},
+            env={**os.environ, "ASCIIME_CACHE": cache, "JAX_LOG_COMPILES": "1"},
         )
         assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+        return [*done.stdout.split(), done.stderr]
 
-    (never, _), (cold, with_brax), (warm, without) = run("off"), run(str(tmp_path)), run(str(tmp_path))
+    (never, *_), (cold, with_brax, _), (warm, without, _) = run("off"), run(str(tmp_path)), run(str(tmp_path))
     assert never == cold == warm
     assert (with_brax, without) == ("True", "False")
+    alone, _, log = run(str(tmp_path / "one"), "one core")  # what was returned is no other program's than what was made
+    kept = len(list((tmp_path / "one").rglob("*.program")))
+    assert alone == never and log.count("Finished XLA compilation of jit(call)") == kept > 0
