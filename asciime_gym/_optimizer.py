@@ -39,6 +39,7 @@ _start = compiled(_loop.start)
 _ask = compiled(_loop.ask)
 _tell = compiled(_loop.tell)
 _MOST = np.iinfo(np.int32).max
+ROOM = 4  # times what is needed that there is room for, where nobody says how much will be
 _NOT_RECORDED = (
     "{}: trajectories were recorded so far, and are not from here on: the elites to come will have no episode. To go "
     "on: record_trajectories=… or `--record-trajectories`"
@@ -165,12 +166,13 @@ class Optimizer:
         self._run, self._asked = run, None
         return feedback
 
-    def _roomy(self, state: Any, evaluations: int) -> Any:
-        """The algorithm's state with room for what so many evaluations in all can bring."""
-        if evaluations <= self._room_for:
+    def _roomy(self, state: Any, needed: int, budget: int | None = None) -> Any:
+        """The algorithm's state with room for what so many evaluations in all can bring; where a budget says how many
+        there will be, for all of them, else for many more, because a program has to be compiled for every size."""
+        if max(needed, budget or 0) <= self._room_for:
             return state
-        self._room_for = evaluations
-        roomy = self.algorithm.room(program_view(self.task), state, evaluations)
+        self._room_for = ROOM * needed if budget is None else max(needed, budget)
+        roomy = self.algorithm.room(program_view(self.task), state, self._room_for)
         return state if roomy is state else replicate(roomy)
 
     def _pending(self, what: str) -> tuple[Offspring, Any]:
@@ -248,12 +250,16 @@ class Optimizer:
     def _advance(self, count: int, budget: int | None) -> int:
         """At most `count` generations in one device call; returns how many there were."""
         assert isinstance(self.task, AbstractTask)
-        needed = self.evaluations + max(count, 1) * self.algorithm.batch_size if budget is None else budget
-        self._run = dataclasses.replace(self._run, state=self._roomy(self._run.state, needed))
+        needed = self.evaluations + max(count, 1) * self.algorithm.batch_size
+        roomy = self._roomy(self._run.state, needed, budget)
+        grown = roomy is not self._run.state
+        self._run = dataclasses.replace(self._run, state=roomy)
         if self.task.on_host or self._recorder is not None:
             return self._advance_by_hand(count)
-        begin, before = time.perf_counter(), self.seconds
         limit = np.int32(_MOST if budget is None else budget)
+        if grown and count:  # compiles, which is no time of the run's
+            self._run, *_ = _generations((self.algorithm, self.task, np.int32(0), limit), self._run)
+        begin, before = time.perf_counter(), self.seconds
         fixed = (self.algorithm, self.task, np.int32(count), limit)
         self._run, records, done = _generations(fixed, self._run)
         done = int(done)

@@ -197,8 +197,10 @@ def main(way: str, devices: int, cores: int):
     keep_programs()
     if way == "plain":
         for algorithm in ag.ALGORITHMS.values():
-            module: Any = sys.modules[algorithm.__module__]
-            module.each_row = vmapped_rows
+            for kind in algorithm.__mro__:
+                module: Any = sys.modules[kind.__module__]
+                if kind.__module__.startswith("asciime_gym.algorithms"):
+                    module.each_row = vmapped_rows
     ready = {}
     for line in sys.stdin:
         request = json.loads(line)

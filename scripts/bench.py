@@ -21,7 +21,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ALGORITHMS = ("ascii_me", "map_elites")
+SIX = ("ascii_me", "map_elites", "pga_me", "dcrl_me", "memes", "ppga")
+ALGORITHMS = SIX[:2]  # whose generations are measured on every task
 TASKS = ("hopper_uni", "walker2d_uni", "ant_uni", "ant_omni", "anttrap_omni")
 # (must, aim), or the most that it may be
 PHYSICS = {"hopper": (3.0, 3.5), "walker2d": (4.0, 5.0), "ant": (5.0, 7.0)}
@@ -34,6 +35,7 @@ GENERATION = {
 }
 PLAYED = "PPO's steps"  # as `_bench_peers.py` names them
 PEERS = {"pga_me": "<= 12", "dcrl_me": "<= 8"}  # seconds of a generation on all cores
+SMALLEST = 32  # batch of the straightforward way
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -177,11 +179,14 @@ def best_size(bench: Bench, worker: Worker, request: dict, sizes) -> int:
     """The batch size at which an evaluation costs least, by one generation of each."""
     if len(sizes) == 1:
         return sizes[0]
-    cost = {}
-    for size in sizes:
+    cost, best, ahead = {}, 0, list(sizes)
+    while ahead:
+        size = ahead.pop(0)
         worker.run(**{**request, "batch": size})  # compiles
         cost[size] = worker.run(**{**request, "batch": size})["seconds"] / size
-    best = min(cost, key=lambda size: cost[size])
+        best = min(cost, key=lambda size: cost[size])
+        if not ahead and best == min(cost) and best > SMALLEST:
+            ahead = [best // 2]  # the best may be smaller still
     rates = ", ".join(f"{size}: {1 / each:,.0f}/s" for size, each in cost.items())
     bench.say(f"  the straightforward way by batch size: {rates}")
     return best
@@ -433,11 +438,17 @@ def options() -> argparse.Namespace:
     parser.add_argument("--out", help="path of the JSON and PNG files, without suffix (default runs/bench)")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="only these parts")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, help="only these tasks' generations and starts")
-    parser.add_argument("--algorithms", nargs="+", help="only these algorithms' generations (default: all)")
+    parser.add_argument(
+        "--algorithms",
+        nargs="+",
+        choices=SIX,
+        help="only these (default: all six as peers; the first two on every task)",
+    )
     args = parser.parse_args()
     args.parts = args.only or (PARTS[:2] if args.quick else PARTS)
     args.rounds = args.rounds or (3 if args.quick else 5)
     args.tasks = args.tasks or (TASKS[:1] if args.quick else TASKS)
+    args.peers = args.algorithms or SIX
     args.algorithms = args.algorithms or (ALGORITHMS[:1] if args.quick else ALGORITHMS)
     args.out = Path(args.out or ("runs/bench_quick" if args.quick else "runs/bench"))
     return args
@@ -471,7 +482,7 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
     if "gymnasium" in args.parts:
         gymnasium(bench, ("hopper",) if args.quick else PHYSICS)
     if "peers" in args.parts:
-        peers(bench, "hopper_uni", ("ascii_me", "map_elites", "pga_me", "dcrl_me", "memes", "ppga"), args.rounds)
+        peers(bench, "hopper_uni", args.peers, args.rounds)
 
 
 def main():

@@ -215,3 +215,16 @@ def test_plots_of_one_two_and_four_dimensions(tmp_path):
     empty = ag.Optimizer(ag.MapElites(batch_size=64), problem, centroids=48)
     with pytest.raises(ValueError, match="empty"):
         plot_run(empty.archive, empty.history, tmp_path / "empty.png")
+
+
+def test_the_command_line_makes_a_device_for_each_core():
+    data = Path(__file__).parent.parent / "data" / "hopper_uni.h5"
+    script = f"""
+import os, jax
+from asciime_gym.__main__ import main
+assert main(["info", {str(data)!r}]) == 0
+print("devices", jax.device_count(), len(os.sched_getaffinity(0)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    devices, cores = done.stdout.rpartition("devices ")[2].split()
+    assert done.returncode == 0 and devices == cores

@@ -236,6 +236,11 @@ FLOAT = {  # functions of x [3, 4], float32
     "large_inputs": lambda x: lax.scan(lambda c, r: (c + r[:4], r[:2]), x[0], jnp.tile(x, (4, 30))),
     "large_branches": lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, jnp.tile(x, (20, 20)))[0],
     "many_operations": lambda x: functools.reduce(lambda c, i: jnp.tanh(c) * x + i % 2, range(99), x),
+    "reshape_in_order": lambda x: (x.reshape((4, 3), order="F"), x.ravel("F"), lax.reshape(x, (4, 3), (1, 0))),
+    "scatter_apply": lambda x: (x.at[1].apply(jnp.sin), x.at[:, 2].apply(lambda y: y * y)),
+    "seldom": lambda x: (
+        jnp.arccosh(1 + jnp.abs(x)), jax.scipy.special.erfc(x), lax.optimization_barrier(x), jax.device_put(x),
+    ),
     "callback": lambda x: jax.pure_callback(np.sin, x, x, vmap_method="expand_dims"),
 }  # fmt: skip
 
@@ -264,6 +269,12 @@ INTEGER = {  # functions of two vectors [4] of one dtype
     "compare": lambda a, b: (a < b, a == b, a >= 3, jnp.where(a < b, a, 0), jnp.sign(a), jnp.abs(a), a**3),
     "convert": lambda a, b: (
         a.astype(jnp.float32), a.astype(jnp.uint8), a.astype(bool), a.astype(jnp.int16), a / (b + 9),
+    ),
+    "select": lambda a, b: (
+        lax.select_n((a & 1).astype(jnp.int32), jnp.zeros(4, bool), jnp.ones(4, bool)),
+        lax.select_n((b & 1).astype(jnp.int32), a, b),
+        lax.select_n(a < b, jnp.zeros(4, bool), jnp.ones(4, bool)),
+        lax.select_n((a & 3).astype(jnp.int32), a, b, a + b, a - b),
     ),
     "known": lambda a, b: (
         a + jnp.array([1, 2, 3, 4], a.dtype) * jnp.array(7, a.dtype) // 2,

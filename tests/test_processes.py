@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from helpers import ALGORITHMS
 
 SCRIPT = """
@@ -18,8 +19,11 @@ keep_programs()
 import asciime_gym as ag
 from helpers import ALGORITHMS, Walk, digest, sized, spent
 assert (jax.process_count(), jax.device_count(), jax.local_device_count()) == (processes, processes, 1)
-for name, algorithm in ALGORITHMS.items():
+robot = sys.argv[5:] == ["robot"]
+for name, algorithm in [("map_elites", ALGORITHMS["map_elites"])] if robot else ALGORITHMS.items():
     algorithm, task = sized(algorithm, 150), Walk()
+    if robot:
+        task = ag.make_task("anttrap_omni", episode_length=10, policy=algorithm.default_policy)
     optimizer = ag.Optimizer(algorithm, task, centroids=64)
     file = f"{folder}/{name}_{processes}.h5"
     result = optimizer.fit(evaluations=spent(algorithm, 2, task), seconds=1e6, checkpoint=file, checkpoint_every=1)
@@ -33,12 +37,12 @@ for name, algorithm in ALGORITHMS.items():
 """
 
 
-def play(processes: int, folder: Path) -> list[list[str]]:
+def play(processes: int, folder: Path, *words: str) -> list[list[str]]:
     """What each process printed."""
     with socket.socket() as door:
         door.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{door.getsockname()[1]}"
-    command = lambda rank: [sys.executable, "-c", SCRIPT, str(rank), str(processes), address, str(folder)]
+    command = lambda rank: [sys.executable, "-c", SCRIPT, str(rank), str(processes), address, str(folder), *words]
     logs = [folder / f"log_{processes}_{rank}" for rank in range(processes)]
     with contextlib.ExitStack() as stack:
         started = []
@@ -58,3 +62,10 @@ def test_two_processes_make_the_archive_that_one_makes(tmp_path):
     (alone,) = play(1, tmp_path)
     both = play(2, tmp_path)
     assert len(alone) == len(ALGORITHMS) and both == [alone, alone]
+
+
+@pytest.mark.slow
+def test_nor_does_a_robot_care(tmp_path):
+    """MuJoCo would put its model on a device of the first process."""
+    (alone,) = play(1, tmp_path, "robot")
+    assert len(alone) == 1 and play(2, tmp_path, "robot") == [alone, alone]

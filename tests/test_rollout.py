@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers import Walk, same
 
-from asciime_gym.tasks.rollout import TILE
+from asciime_gym._compile import _tracing_for
+from asciime_gym.tasks.rollout import TILE, rollout
 
 
 class Counted(Walk):
@@ -49,3 +50,44 @@ def test_those_who_end_together_share_a_tile(genotypes):
     short = int(result.steps[0])
     assert short < LENGTH and mixed == 2 * LENGTH and ordered == LENGTH + short
     assert same(result, again)
+
+
+def tiles(platform: str, lanes: bool | None, batch: int) -> list[int]:
+    """How many times a program for this platform goes through a tile, one after the other."""
+    task = Walk(lanes=lanes)
+    genotypes, keys = jnp.zeros((batch, task.policy.size)), jax.random.split(jax.random.key(0), batch)
+    found = []
+
+    def look(jaxpr):
+        for equation in jaxpr.eqns:
+            if equation.primitive.name == "scan":
+                found.append(equation.params["length"])
+                continue
+            for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+                if hasattr(inner, "eqns"):
+                    look(getattr(inner, "jaxpr", inner))
+
+    with _tracing_for(platform):
+        look(jax.make_jaxpr(lambda genotypes: rollout(task, genotypes, keys))(genotypes).jaxpr)
+    return found
+
+
+def test_an_accelerator_takes_all_at_once():
+    """A CPU's tiles stay in its cache, in lanes or not."""
+    for lanes in (None, False):
+        share = 4 * TILE // jax.device_count()
+        assert tiles("cuda", lanes, 4 * TILE) == [1] and tiles("cpu", lanes, 4 * TILE) == [share // TILE]
+    assert tiles("cuda", True, 4 * TILE) == tiles("cpu", True, 4 * TILE)
+
+
+def test_trajectories_that_nobody_wants_take_no_room():
+    def needed(length: int, trajectory: bool) -> int:
+        task = Walk(episode_length=length)
+        play = lambda genotypes: task.evaluate(genotypes, jax.random.key(0), trajectory=trajectory)
+        genotypes = jnp.zeros((TILE, task.policy.size))
+        found = jax.jit(play).lower(genotypes).compile().memory_analysis()
+        return found.temp_size_in_bytes + found.output_size_in_bytes
+
+    path = TILE * 4 * (5 + 2 + 1)  # observation, action and reward of a step
+    assert needed(500, True) - needed(100, True) > 400 * path
+    assert abs(needed(500, False) - needed(100, False)) < path

@@ -63,13 +63,16 @@ def test_it_grows_as_it_is_told(straight):
         told = TASK.evaluate(genotypes, driven.evaluation_key, life=driven.life)
         driven.tell(told.fitness, told.descriptor, told.trajectory, told.steps)
         sizes.append(capacity(driven))
-    assert sizes == [512, 1024, 1024, 2048, 2048]
-    assert same(driven._run, straight._run)
+    assert sizes == [2048, 2048, 2048, 2048, 3000]  # four times what is needed, then all that it may have
+    assert same(jax.tree.leaves(driven._run.archive), jax.tree.leaves(straight._run.archive))
+    assert same(driven._run.state.learner, straight._run.state.learner)
 
 
 def test_it_grows_where_only_time_is_budgeted(straight):
     timed = ag.Optimizer(straight.algorithm, TASK, centroids=64)
     stop = lambda optimizer, row: row["evaluations"] < EVALUATIONS
-    timed.fit(seconds=1000, callbacks=stop)
+    sizes = []
+    timed.fit(seconds=1000, callbacks=[lambda optimizer, row: sizes.append(capacity(optimizer)), stop])
+    assert sizes == [2048, 2048, 2048, 2048, 3000]  # each of them is another program
     assert same(jax.tree.leaves(timed._run.archive), jax.tree.leaves(straight._run.archive))
     assert same(timed._run.state.learner, straight._run.state.learner)

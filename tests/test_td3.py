@@ -82,8 +82,13 @@ def test_targets(dims):
     aims = np.asarray(learning.target_value(td3, learner, batch, jnp.asarray(noise)))
     np.testing.assert_allclose(aims, expected_targets(td3, learner, batch, noise), rtol=1e-5)
     assert aims[1] == td3.reward_scale * batch.step.reward[1]  # nothing comes after the end
-    twins = [learning.value(c, batch.next_observation, batch.step.action, batch.step.target) for c in learner.critics]
-    assert not np.allclose(*twins)  # else the smaller of them would prove nothing
+    after, step = batch.next_observation, batch.step
+    action = learning.act(td3.actor, learner.target_actor, after, step.target)
+    assert (np.abs(np.asarray(action) + np.clip(td3.noise * noise, -td3.noise_clip, td3.noise_clip)) > 1).any()
+    first, second = (learning.value(critic, after, action, step.target) for critic in learner.target_critics)
+    assert not np.allclose(first, second)  # else the smaller of them would prove nothing; whichever of them it is
+    swapped = dataclasses.replace(learner, target_critics=learner.target_critics[::-1])
+    np.testing.assert_array_equal(learning.target_value(td3, swapped, batch, jnp.asarray(noise)), aims)
 
 
 @pytest.mark.parametrize("dims", [0, DIMS])

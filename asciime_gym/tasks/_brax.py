@@ -34,8 +34,21 @@ def brax() -> Any:
 @contextlib.contextmanager
 def building():
     """For building robots: silently, and with real arrays even if a program is just being traced."""
-    with quiet(), jax.ensure_compile_time_eval():
+    with quiet(), jax.ensure_compile_time_eval(), _on_a_device_of_ours():
         yield
+
+
+@contextlib.contextmanager
+def _on_a_device_of_ours():
+    """MuJoCo puts models on the first device there is, which of several processes only the first can read."""
+    mjx: Any = brax().io.mjcf.mjx
+    put_model = mjx.put_model
+    if jax.process_count() > 1:
+        mjx.put_model = functools.partial(put_model, device=jax.local_devices()[0])
+    try:
+        yield
+    finally:
+        mjx.put_model = put_model
 
 
 @functools.cache

@@ -81,7 +81,8 @@ def scatter(primitive: Primitive | None) -> Callable[..., Any]:
     """Updates at known places, combined with what is there by a primitive or put in its place."""
 
     def rule(scope: Scope, eqn: JaxprEqn, x: np.ndarray, index: np.ndarray, update: np.ndarray) -> Any:
-        if not is_known(index):
+        applied = primitive is None and eqn.params["update_jaxpr"] is not None  # a function of what is there
+        if applied or not is_known(index):
             return NotImplemented
         d = eqn.params["dimension_numbers"]
         kept = [i for i in range(x.ndim) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]

@@ -27,6 +27,17 @@ def elementwise(scope: Scope, eqn: JaxprEqn, *xs: np.ndarray) -> np.ndarray:
     return array(map(apply, *columns), shape)
 
 
+def select_n(scope: Scope, eqn: JaxprEqn, which: np.ndarray, *cases: np.ndarray) -> Any:
+    """One of two by a truth value; by a number, of which the shortcuts know nothing, as `vmap` does it."""
+    chosen: Any = eqn.invars[0].aval
+    return elementwise(scope, eqn, which, *cases) if chosen.dtype == bool else NotImplemented
+
+
+def reshape(scope: Scope, eqn: JaxprEqn, x: np.ndarray) -> np.ndarray:
+    order = eqn.params["dimensions"]
+    return (x if order is None else x.transpose(order)).reshape(eqn.params["new_sizes"])
+
+
 def reduction(primitive: Primitive) -> Callable[..., Any]:
     def rule(scope: Scope, eqn: JaxprEqn, x: np.ndarray) -> Any:
         if not x.size:
@@ -112,7 +123,7 @@ MOVES: dict[str, Callable[..., Any]] = {
     "iota": iota,
     "optimization_barrier": lambda scope, eqn, *xs: list(xs),
     "pad": pad,
-    "reshape": lambda scope, eqn, x: x.reshape(eqn.params["new_sizes"]),
+    "reshape": reshape,
     "rev": lambda scope, eqn, x: np.flip(x, eqn.params["dimensions"]),
     "scatter": scatter(None),
     "slice": slice_,
@@ -131,6 +142,7 @@ ELEMENTWISE = """
 RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(ELEMENTWISE.split(), elementwise),
     "dot_general": dot_general,
+    "select_n": select_n,
     "reduce_and": reduction(lax.and_p),
     "reduce_max": reduction(lax.max_p),
     "reduce_min": reduction(lax.min_p),

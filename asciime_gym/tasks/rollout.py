@@ -39,26 +39,32 @@ def rollout(
 
     **Returns:** the evaluation, and what was kept: leaves `[batch, time, ...]`, zero after an episode's end.
     """
-    batch = len(genotypes)
+    batch, devices = len(genotypes), device_count()
     order = jnp.arange(batch) if life is None else jnp.argsort(-life, stable=True)
-    # Whole tiles only, filled up with rows that never live: what a row's arithmetic is, and with it the last bit of
-    # its result, does not depend on how many others there are, nor on where it stands among them.
-    filling = jnp.full(-batch % (TILE * device_count()), NOBODY)  # and as many tiles for each device
-    rows = jnp.concatenate([order, filling]).reshape(-1, TILE)
+    place = jnp.zeros(batch, jnp.int32).at[order].set(jnp.arange(batch))
+    share = -(-batch // devices)
 
-    def tiles(in_lanes: bool) -> Callable:
+    def tiles(in_lanes: bool, width: int) -> Callable:
+        """All rows in tiles of this width."""
+
         def play(rows, shared):
             genotypes, keys = shared
             return jax.lax.map(lambda row: _tile(simulator, in_lanes, row, genotypes, keys, trajectory, keep), rows)
 
-        return lambda rows: spread(play, rows, (genotypes, keys))
+        def results(order, place):
+            # Whole tiles only, filled up with rows that never live: what a row's arithmetic is, and with it the last
+            # bit of its result, does not depend on how many others there are, nor on where it stands among them.
+            filling = jnp.full(-batch % (width * devices), NOBODY)  # and as many tiles for each device
+            rows = jnp.concatenate([order, filling]).reshape(-1, width)
+            tiled = spread(play, rows, (genotypes, keys))
+            return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[place], tiled)
 
-    if simulator.lanes is None:
-        results = by_platform(rows, cpu=tiles(True), default=tiles(False))
-    else:
-        results = tiles(simulator.lanes)(rows)
-    place = jnp.zeros(batch, jnp.int32).at[order].set(jnp.arange(batch))
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[place], results)
+        return results
+
+    if simulator.lanes:
+        return tiles(True, TILE)(order, place)
+    # Of a CPU a tile stays in the cache; an accelerator takes its whole share at once.
+    return by_platform(order, place, cpu=tiles(simulator.lanes is None, TILE), default=tiles(False, share))
 
 
 # Traced once per simulator, however often and in whichever way a program contains them, so for all platforms alike.
