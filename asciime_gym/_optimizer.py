@@ -169,9 +169,9 @@ class Optimizer:
     def _roomy(self, state: Any, needed: int, budget: int | None = None) -> Any:
         """The algorithm's state with room for what so many evaluations in all can bring; where a budget says how many
         there will be, for all of them, else for many more, because a program has to be compiled for every size."""
-        if max(needed, budget or 0) <= self._room_for:
+        if (needed if budget is None else budget) <= self._room_for:
             return state
-        self._room_for = ROOM * needed if budget is None else max(needed, budget)
+        self._room_for = ROOM * needed if budget is None else budget
         roomy = self.algorithm.room(program_view(self.task), state, self._room_for)
         return state if roomy is state else replicate(roomy)
 
