@@ -10,13 +10,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
+
+from ._dense import layer, narrow_first
 
 _ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "linear": lambda x: x}
 
 
 class AbstractPolicy(eqx.Module):
-    """A function of (genotype, observation); the genotype is one flat float32 vector."""
+    """A function of (genotype, observation); the genotype is one flat float32 vector.
+
+    A policy of your own has `obs_size`, `act_size`, `size`, `init` and `act`. Where a genotype has to be taken apart
+    before it can act, `prepare` and `apply` let episodes do so once rather than at each of their steps.
+    """
 
     obs_size: eqx.AbstractVar[int]
     act_size: eqx.AbstractVar[int]
@@ -35,6 +41,14 @@ class AbstractPolicy(eqx.Module):
         self, genotype: Float[Array, " params"], observation: Float[Array, "*batch obs"]
     ) -> Float[Array, "*batch act"]:
         """The action for one observation, or for a batch of them."""
+
+    def prepare(self, genotype: Float[Array, " params"]) -> PyTree:
+        """What `apply` takes for a genotype: by default the genotype itself."""
+        return genotype
+
+    def apply(self, prepared: PyTree, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
+        """`act`, of a prepared genotype."""
+        return self.act(prepared, observation)
 
 
 class MLP(AbstractPolicy):
@@ -98,21 +112,26 @@ class MLP(AbstractPolicy):
 
     def unpack(self, genotype: Float[Array, " params"]) -> list[tuple[Array, Array]]:
         """(weights, biases) of each layer."""
-        pairs, start = [], 0
-        for inputs, outputs in self.layers:
-            end = start + inputs * outputs
-            pairs.append((genotype[start:end].reshape(inputs, outputs), genotype[end : end + outputs]))
-            start = end + outputs
-        return pairs
+        sizes = [size for inputs, outputs in self.layers for size in (inputs * outputs, outputs)]
+        parts = jax.lax.split(genotype, sizes)
+        return [(w.reshape(shape), b) for shape, w, b in zip(self.layers, parts[::2], parts[1::2], strict=True)]
 
     def act(
         self, genotype: Float[Array, " params"], observation: Float[Array, "*batch obs"]
     ) -> Float[Array, "*batch act"]:
+        return self.apply(self.prepare(genotype), observation)
+
+    def prepare(self, genotype: Float[Array, " params"]) -> list[tuple[Array, Array]]:
+        return [(narrow_first(w), b) for w, b in self.unpack(genotype)]
+
+    def apply(
+        self, prepared: list[tuple[Array, Array]], observation: Float[Array, "*batch obs"]
+    ) -> Float[Array, "*batch act"]:
         x = observation
-        *hidden, (weights, biases) = self.unpack(genotype)
+        *hidden, (weights, biases) = prepared
         for w, b in hidden:
-            x = _ACTIVATIONS[self.activation](x @ w + b)
-        return _ACTIVATIONS[self.output](x @ weights + biases)
+            x = _ACTIVATIONS[self.activation](layer(x, w, b))
+        return _ACTIVATIONS[self.output](layer(x, weights, biases))
 
 
 def baseline_mlp(obs_size: int, act_size: int) -> MLP:
@@ -152,7 +171,7 @@ class EquinoxPolicy(AbstractPolicy):
         genotype = jax.eval_shape(self._flat, jax.random.key(0))
         self.parameters = genotype.size
         observation = jax.ShapeDtypeStruct((self.obs_size,), jnp.float32)
-        _sizes(self, genotype, jax.eval_shape(self._act_one, genotype, observation))
+        _sizes(self, genotype, jax.eval_shape(self.act, genotype, observation))
 
     @property
     def size(self) -> int:
@@ -161,13 +180,9 @@ class EquinoxPolicy(AbstractPolicy):
     def _flat(self, key):
         return ravel_pytree(eqx.filter(self.make(key), eqx.is_inexact_array))[0].astype(jnp.float32)
 
-    def _module(self, genotype):
-        template = self.make(jax.random.key(0))
-        arrays, rest = eqx.partition(template, eqx.is_inexact_array)
-        return eqx.combine(ravel_pytree(arrays)[1](genotype), rest)
-
-    def _act_one(self, genotype, observation):
-        return self._module(genotype)(observation)
+    def _template(self):
+        """The module's parameters, and the rest of it."""
+        return eqx.partition(self.make(jax.random.key(0)), eqx.is_inexact_array)
 
     def init(self, key: Key[Array, ""]) -> Float[Array, " params"]:
         return self._flat(key)
@@ -175,7 +190,13 @@ class EquinoxPolicy(AbstractPolicy):
     def act(
         self, genotype: Float[Array, " params"], observation: Float[Array, "*batch obs"]
     ) -> Float[Array, "*batch act"]:
-        return _rows(self._module(genotype), observation)
+        return self.apply(self.prepare(genotype), observation)
+
+    def prepare(self, genotype: Float[Array, " params"]) -> PyTree:
+        return ravel_pytree(self._template()[0])[1](genotype)
+
+    def apply(self, prepared: PyTree, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
+        return _rows(eqx.combine(prepared, self._template()[1]), observation)
 
 
 class FlaxPolicy(AbstractPolicy):
@@ -213,10 +234,15 @@ class FlaxPolicy(AbstractPolicy):
     def act(
         self, genotype: Float[Array, " params"], observation: Float[Array, "*batch obs"]
     ) -> Float[Array, "*batch act"]:
+        return self.apply(self.prepare(genotype), observation)
+
+    def prepare(self, genotype: Float[Array, " params"]) -> PyTree:
         shapes = jax.eval_shape(self._variables, jax.random.key(0))["params"]
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        params = ravel_pytree(zeros)[1](genotype)
-        return _rows(lambda x: self.module.apply({"params": params}, x), observation)
+        return ravel_pytree(zeros)[1](genotype)
+
+    def apply(self, prepared: PyTree, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
+        return _rows(lambda x: self.module.apply({"params": prepared}, x), observation)
 
 
 def _rows(act: Callable, observation: Array) -> Array:

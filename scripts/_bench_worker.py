@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 import asciime_gym as ag
-from asciime_gym import _loop
+from asciime_gym import _dense, _loop
 from asciime_gym._compile import compiled
 from asciime_gym._optimizer import _generations
 from asciime_gym._process import keep_programs
@@ -201,6 +201,7 @@ def main(way: str, devices: int, cores: int):
                 module: Any = sys.modules[kind.__module__]
                 if kind.__module__.startswith("asciime_gym.algorithms"):
                     module.each_row = vmapped_rows
+        _dense.dense = jnp.matmul
     ready = {}
     for line in sys.stdin:
         request = json.loads(line)

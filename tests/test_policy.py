@@ -97,3 +97,33 @@ def test_modules_that_make_no_policy_are_refused():
         ag.EquinoxPolicy(lambda key: eqx.nn.Identity(), 5, 5)
     with pytest.raises(ValueError, match="at least 1"):
         ag.MLP(5, 2, hidden=(0,))
+
+
+class Linear(ag.AbstractPolicy):
+    """A policy of the user's own, with no more than it needs."""
+
+    obs_size: int = 5
+    act_size: int = 2
+    size: int = 10  # type: ignore[assignment]
+
+    def init(self, key):
+        return jax.random.normal(key, (10,))
+
+    def act(self, genotype, observation):
+        return observation @ genotype.reshape(5, 2)
+
+
+POLICIES = {
+    "mlp": ag.MLP(5, 2),
+    "equinox": ag.EquinoxPolicy(lambda key: eqx.nn.MLP(5, 2, width_size=8, depth=1, key=key), 5, 2),
+    "flax": ag.FlaxPolicy(Net(), 5, 2),
+    "own": Linear(),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_a_prepared_genotype_acts_alike(policy):
+    genotype = policy.init(jax.random.key(0))
+    for observation in (OBSERVATION, jnp.ones((4, 5))):
+        prepared = policy.prepare(genotype)
+        np.testing.assert_allclose(policy.apply(prepared, observation), policy.act(genotype, observation), rtol=1e-6)

@@ -1,11 +1,16 @@
 """Work is proportional to life: tiles stop when all in them have ended, and share out those who end together."""
 
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import Walk, same
 
+import asciime_gym as ag
 from asciime_gym._compile import _tracing_for
 from asciime_gym.tasks.rollout import TILE, rollout
 
@@ -52,24 +57,26 @@ def test_those_who_end_together_share_a_tile(genotypes):
     assert same(result, again)
 
 
-def tiles(platform: str, lanes: bool | None, batch: int) -> list[int]:
-    """How many times a program for this platform goes through a tile, one after the other."""
-    task = Walk(lanes=lanes)
-    genotypes, keys = jnp.zeros((batch, task.policy.size)), jax.random.split(jax.random.key(0), batch)
-    found = []
+def loops(kind: str, task: Walk, batch: int) -> Iterator[Any]:
+    """The outermost equations of this kind, `scan` or `while`, in the program of so many episodes."""
 
     def look(jaxpr):
         for equation in jaxpr.eqns:
-            if equation.primitive.name == "scan":
-                found.append(equation.params["length"])
+            if equation.primitive.name == kind:
+                yield equation
                 continue
             for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
                 if hasattr(inner, "eqns"):
-                    look(getattr(inner, "jaxpr", inner))
+                    yield from look(getattr(inner, "jaxpr", inner))
 
+    genotypes, keys = jnp.zeros((batch, task.policy.size)), jax.random.split(jax.random.key(0), batch)
+    return look(jax.make_jaxpr(lambda genotypes: rollout(task, genotypes, keys))(genotypes).jaxpr)
+
+
+def tiles(platform: str, lanes: bool | None, batch: int) -> list[int]:
+    """How many times a program for this platform goes through a tile, one after the other."""
     with _tracing_for(platform):
-        look(jax.make_jaxpr(lambda genotypes: rollout(task, genotypes, keys))(genotypes).jaxpr)
-    return found
+        return [equation.params["length"] for equation in loops("scan", Walk(lanes=lanes), batch)]
 
 
 def test_an_accelerator_takes_all_at_once():
@@ -78,6 +85,22 @@ def test_an_accelerator_takes_all_at_once():
         share = 4 * TILE // jax.device_count()
         assert tiles("cuda", lanes, 4 * TILE) == [1] and tiles("cpu", lanes, 4 * TILE) == [share // TILE]
     assert tiles("cuda", True, 4 * TILE) == tiles("cpu", True, 4 * TILE)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [ag.MLP(5, 2), ag.EquinoxPolicy(lambda key: eqx.nn.MLP(5, 2, 8, 1, key=key), 5, 2)],
+    ids=["mlp", "equinox"],
+)
+def test_a_genotype_is_taken_apart_once_an_episode(policy):
+    """What is repeated step by step knows its parts only."""
+    task = Walk(policy=policy)
+    found = list(loops("while", task, TILE))
+    assert found
+    for equation in found:
+        each = [variable.aval.shape[1:] for variable in equation.invars]  # after the episodes' axis
+        assert (8 if isinstance(policy, ag.EquinoxPolicy) else 64,) in each  # biases
+        assert (policy.size,) not in each
 
 
 def test_trajectories_that_nobody_wants_take_no_room():

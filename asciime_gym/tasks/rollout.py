@@ -84,7 +84,7 @@ def _tile(
     """Episodes that advance together; in every array of their states and records the episode is the last axis."""
     time, count = simulator.episode_length, len(rows)
     genotypes, keys = genotypes[jnp.maximum(rows, 0)], keys[jnp.maximum(rows, 0)]
-    act = jax.vmap(simulator.policy.act, (0, -1), -1)
+    prepared, act = jax.vmap(simulator.policy.prepare)(genotypes), jax.vmap(simulator.policy.apply, (0, -1), -1)
     # Beginnings are few: one after the other is soonest compiled.
     reset, step = partial(_reset, simulator), partial(_step, simulator)
     start = jax.lax.map(reset, keys) if in_lanes else jax.vmap(reset)(keys)
@@ -98,7 +98,7 @@ def _tile(
 
     def body(carry):
         t, state, alive, fitness, descriptor, steps, records = carry
-        action = act(genotypes, state.observation)
+        action = act(prepared, state.observation)
         after = step_all(state, action)
         fitness += jnp.where(alive, after.reward, 0.0)
         if simulator.episode_descriptor == "mean":
