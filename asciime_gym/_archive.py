@@ -9,6 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 from scipy.spatial import KDTree
 
+from ._overwrite import overwrite
+
 EMPTY = -1  # operator and evaluation numbers of an empty cell
 
 
@@ -72,17 +74,9 @@ class Archive(eqx.Module):
         added = candidate & (winner[cell] == number) & (bid > occupant)
         gain = jnp.where(added, bid - jnp.where(occupant > -jnp.inf, occupant, 0.0), 0.0)
 
-        place = jnp.where(added, cell, cells)
-        write = lambda old, new: old.at[place].set(new, mode="drop")
         first = jnp.where(occupant > -jnp.inf, self.first_filled[cell], newcomers.evaluation)
-        archive = Archive(
-            self.centroids,
-            self.low,
-            self.high,
-            jax.tree.map(write, self.elites, newcomers),
-            write(self.first_filled, first),
-        )
-        return archive, added, gain
+        elites, first_filled = overwrite((self.elites, self.first_filled), (newcomers, first), cell, added)
+        return Archive(self.centroids, self.low, self.high, elites, first_filled), added, gain
 
     def sample(self, key: Key[Array, ""], count: int) -> Int[Array, " count"]:
         """Cells drawn uniformly from the filled ones, with replacement."""

@@ -40,9 +40,11 @@ class Plain(Locomotion):
 
     def episodes(self, genotypes, keys, *, life=None, trajectory=True):
         def episode(genotype, key):
+            network = self.policy.prepare(genotype)
+
             def step(carry, _):
                 state, alive = carry
-                action = self.policy.act(genotype, state.observation)
+                action = self.policy.apply(network, state.observation)
                 after = self.step(state, action)
                 row = (state.observation, action, after.reward, alive, after.terminated)
                 row = jax.tree.map(lambda x: jnp.where(alive, x, jnp.zeros_like(x)), row)
@@ -201,7 +203,7 @@ def main(way: str, devices: int, cores: int):
                 module: Any = sys.modules[kind.__module__]
                 if kind.__module__.startswith("asciime_gym.algorithms"):
                     module.each_row = vmapped_rows
-        _dense.dense = jnp.matmul
+        _dense.dense, _dense.NARROW = jnp.matmul, 0
     ready = {}
     for line in sys.stdin:
         request = json.loads(line)

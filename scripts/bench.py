@@ -127,6 +127,11 @@ class Bench:
         self.say(f"{what}: {middle:.2f}{unit}{spread}{asked}   {note}")
 
 
+def each(workers: dict[str, Worker], request: dict) -> dict[str, tuple[Worker, dict]]:
+    """Sides that do the same."""
+    return {name: (worker, request) for name, worker in workers.items()}
+
+
 def ratios(above: list[float], below: list[float]) -> list[float]:
     return [a / b for a, b in zip(above, below, strict=True)]
 
@@ -135,24 +140,26 @@ def per_second(count: float, seconds: list[float]) -> str:
     return f"{count / statistics.median(seconds):,.0f}/s"
 
 
-def devices_row(bench: Bench, what: str, seconds: dict[str, list[float]], answers: dict[str, dict]):
-    """One device per core against one, which may use all cores, too; and how busy the cores were with either."""
+def devices_rows(bench: Bench, what: str, seconds: dict[str, list[float]], answers: dict[str, dict]):
+    """One device per core against one, which may use all cores, too, and against one on one core; and how busy the
+    cores were with either."""
     busy = {side: answers[side]["worked"] / seconds[side][-1] for side in ("one", "all")}
     work = answers["all"]["worked"] / answers["one"]["worked"]
     note = f"busy cores {busy['one']:.2f} and {busy['all']:.2f}, work {work:.2f}x, in the last round"
     bench.row(f"{what}, {CORES} devices against 1", ratios(seconds["one"], seconds["all"]), ">= 1.8", "2", "x", note)
+    if "core" in seconds:
+        bench.row(f"{what}, {CORES} cores against 1", ratios(seconds["core"], seconds["all"]), ">= 1.8", "2", "x")
 
 
-def physics(bench: Bench, robots, plain: Worker, ours: Worker, devices: dict[str, Worker], sizes):
+def physics(bench: Bench, robots, plain: Worker, core: Worker, sizes, ours: dict[str, Worker]):
     """Steps of the environment only; one core, then one device against one per core."""
     for robot in robots:
         must, aim = PHYSICS[robot]
         sides = {
             f"plain {size}": (plain, {"case": "physics", "robot": robot, "batch": size, "steps": 250}) for size in sizes
         }
-        sides["ours"] = (ours, {"case": "physics", "robot": robot, "batch": 256, "steps": 250})
-        for name, worker in devices.items():
-            sides[name] = (worker, {"case": "physics", "robot": robot, "batch": 1024, "steps": 250})
+        sides["ours"] = (core, {"case": "physics", "robot": robot, "batch": 256, "steps": 250})
+        sides |= each(ours, {"case": "physics", "robot": robot, "batch": 1024, "steps": 250})
         seconds, answers = bench.times(sides)
         cost = {name: [t / answers[name]["count"] for t in times] for name, times in seconds.items()}
         best = min((name for name in cost if name.startswith("plain")), key=lambda name: statistics.median(cost[name]))
@@ -164,8 +171,8 @@ def physics(bench: Bench, robots, plain: Worker, ours: Worker, devices: dict[str
             "x",
             f"{per_second(1, cost['ours'])} steps against {per_second(1, cost[best])} ({best} environments)",
         )
-        if devices:
-            devices_row(bench, f"physics of {robot}", seconds, answers)
+        if ours:
+            devices_rows(bench, f"physics of {robot}", seconds, answers)
 
 
 def learn(bench: Bench, worker: Worker, folder: Path, algorithm: str, task: str) -> str:
@@ -200,16 +207,15 @@ def generations(
     sizes,
     operator: bool,
     plain: Worker,
-    one: Worker,
-    all_cores: Worker,
+    ours: dict[str, Worker],
 ):
     """Whole generations, and ASCII's variation alone, after some learning."""
     for task in tasks:
-        file = learn(bench, all_cores, folder, algorithm, task)
+        file = learn(bench, ours["all"], folder, algorithm, task)
         request = {"algorithm": algorithm, "task": task, "batch": 512, "file": file}
         whole = {"case": "generation", **request}
         size = best_size(bench, plain, whole, sizes)
-        sides = {"plain": (plain, {**whole, "batch": size}), "one": (one, whole), "all": (all_cores, whole)}
+        sides = {"plain": (plain, {**whole, "batch": size}), **each(ours, whole)}
         seconds, answers = bench.times(sides)
         must, aim = GENERATION[task] if algorithm == "ascii_me" else (None, None)
         bench.row(
@@ -220,19 +226,14 @@ def generations(
             "x",
             f"{per_second(512, seconds['all'])} evaluations against {per_second(size, seconds['plain'])} at {size}",
         )
-        devices_row(bench, f"generation of {algorithm} on {task}", seconds, answers)
+        devices_rows(bench, f"generation of {algorithm} on {task}", seconds, answers)
         if operator and algorithm == "ascii_me" and task in ("hopper_uni", "ant_omni"):
-            variation(bench, request, task, plain, one, all_cores)
+            variation(bench, request, task, plain, ours)
 
 
-def variation(bench: Bench, request: dict, task: str, plain: Worker, one: Worker, all_cores: Worker):
+def variation(bench: Bench, request: dict, task: str, plain: Worker, ours: dict[str, Worker]):
     case = {"case": "variation", **request}
-    sides = {
-        "plain": (plain, case),
-        "one": (one, case),
-        "all": (all_cores, case),
-        "matmul": (all_cores, {"case": "matmul"}),
-    }
+    sides = {"plain": (plain, case), **each(ours, case), "matmul": (ours["all"], {"case": "matmul"})}
     seconds, answers = bench.times(sides)
     speed = {name: [answers[name]["flops"] / t / 1e9 for t in seconds[name]] for name in ("all", "matmul")}
     middle = {name: statistics.median(values) for name, values in speed.items()}
@@ -242,7 +243,7 @@ def variation(bench: Bench, request: dict, task: str, plain: Worker, one: Worker
         unit="x",
         note=f"{per_second(512, seconds['all'])} children against {per_second(512, seconds['plain'])}",
     )
-    devices_row(bench, f"ASCII operator on {task}", seconds, answers)
+    devices_rows(bench, f"ASCII operator on {task}", seconds, answers)
     bench.row(
         f"ASCII operator on {task}, share of a plain matmul's speed",
         ratios(speed["all"], speed["matmul"]),
@@ -250,10 +251,10 @@ def variation(bench: Bench, request: dict, task: str, plain: Worker, one: Worker
     )
 
 
-def scaling(bench: Bench, folder: Path, task: str, sizes, one: Worker, all_cores: Worker):
+def scaling(bench: Bench, folder: Path, task: str, sizes, ours: dict[str, Worker]):
     file = folder / f"ascii_me_{task}.h5"
     request = {"case": "generation", "algorithm": "ascii_me", "task": task, "file": str(file)}
-    seconds, _ = bench.times({str(size): (all_cores, {**request, "batch": size}) for size in sizes})
+    seconds, _ = bench.times({str(size): (ours["all"], {**request, "batch": size}) for size in sizes})
     cost = {size: [t / size for t in seconds[str(size)]] for size in sizes}
     for size in sizes[1:]:
         last = size == sizes[-1]
@@ -265,9 +266,8 @@ def scaling(bench: Bench, folder: Path, task: str, sizes, one: Worker, all_cores
             "x",
         )
     for size in (sizes[0], sizes[-1]):
-        sides = {"one": (one, {**request, "batch": size}), "all": (all_cores, {**request, "batch": size})}
-        seconds, answers = bench.times(sides)
-        devices_row(bench, f"generation of ascii_me on {task}, batch {size}", seconds, answers)
+        seconds, answers = bench.times(each(ours, {**request, "batch": size}))
+        devices_rows(bench, f"generation of ascii_me on {task}, batch {size}", seconds, answers)
 
 
 def checkpoints(bench: Bench, folder: Path, task: str, all_cores: Worker):
@@ -457,24 +457,27 @@ def options() -> argparse.Namespace:
 def measure(bench: Bench, args: argparse.Namespace, folder: Path):
     with ExitStack() as stack:
         worker = lambda *kind: stack.enter_context(Worker(*kind))
-        plain, one, every = worker("plain", 1, CORES), worker("ours", 1, CORES), worker("ours", CORES, CORES)
+        plain, core = worker("plain", 1, CORES), worker("ours", 1, 1)
+        ours = {"one": worker("ours", 1, CORES), "all": worker("ours", CORES, CORES)}
+        if not args.quick:
+            ours["core"] = core
         if "physics" in args.parts:
-            pinned = worker("plain", 1, 1), worker("ours", 1, 1)
+            alone = worker("plain", 1, 1), core
             if args.quick:
-                physics(bench, ("hopper",), *pinned, {}, (128,))
+                physics(bench, ("hopper",), *alone, (128,), {})
             else:
-                physics(bench, PHYSICS, *pinned, {"one": one, "all": every}, (64, 256, 1024))
+                physics(bench, PHYSICS, *alone, (64, 256, 1024), ours)
         if "generations" in args.parts:
             for algorithm in args.algorithms:
                 sizes = (128, 512) if algorithm == "ascii_me" and not args.quick else (512,)
-                generations(bench, folder, algorithm, args.tasks, sizes, not args.quick, plain, one, every)
+                generations(bench, folder, algorithm, args.tasks, sizes, not args.quick, plain, ours)
         later = {"scaling", "checkpoints"} & set(args.parts)
         if later and not (folder / "ascii_me_hopper_uni.h5").exists():
-            learn(bench, every, folder, "ascii_me", "hopper_uni")
+            learn(bench, ours["all"], folder, "ascii_me", "hopper_uni")
         if "checkpoints" in args.parts:
-            checkpoints(bench, folder, "hopper_uni", every)
+            checkpoints(bench, folder, "hopper_uni", ours["all"])
         if "scaling" in args.parts:
-            scaling(bench, folder, "hopper_uni", (256, 512, 2048, 8192), one, every)
+            scaling(bench, folder, "hopper_uni", (256, 512, 2048, 8192), ours)
     if "starts" in args.parts:
         starts(bench, folder, args.tasks)
     if "memory" in args.parts:

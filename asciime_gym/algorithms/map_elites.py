@@ -10,7 +10,7 @@ from .._archive import Archive
 from .._checks import at_least, whole
 from .._loop import AbstractAlgorithm, Feedback, Offspring
 from .._policy import AbstractPolicy, baseline_mlp
-from .._spread import each_row
+from .._spread import spread
 from .._variation import iso_line
 from ..tasks._task import AbstractProblem, Evaluation, Trajectory
 
@@ -84,4 +84,6 @@ def iso_line_offspring(
     parent, mate = archive.sample(parent_key, count), archive.sample(mate_key, count)
     vary = lambda row, genotype: iso_line(genotype[row[0]], genotype[row[1]], row[2], sigma1=sigma1, sigma2=sigma2)
     rows = parent, mate, jax.random.split(noise_key, count)
-    return each_row(vary, rows, archive.elites.genotype), archive.elites.steps[parent]
+    # All at once, on a CPU too: XLA shares random numbers out to threads, which pays for many only.
+    varied = spread(jax.vmap(vary, (0, None)), rows, archive.elites.genotype)
+    return varied, archive.elites.steps[parent]
