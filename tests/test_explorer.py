@@ -17,8 +17,8 @@ from matplotlib.colors import to_hex, to_rgb
 import asciime_gym as ag
 from asciime_gym._cli_explore import Explore
 from asciime_gym._motion import motion
-from asciime_gym.analysis import _maps
-from asciime_gym.analysis.explorer import _cells, _colours, _moves, _page, _poses, explore
+from asciime_gym.analysis import _cells
+from asciime_gym.analysis.explorer import _colours, _layout, _moves, _page, _poses, explore
 from asciime_gym.analysis.explorer._progress import Steps
 
 FOLDER = Path(_page.__file__).parent
@@ -110,7 +110,7 @@ def test_first_and_last_pose_are_kept(steps, stride, frames):
 
 def test_cells_of_one_axis_meet_between_their_centres():
     archive = made_archive(1, 16)
-    found = _cells.layout(archive)
+    found = _layout.layout(archive)
     centres = archive.centroids[:, 0]
     for place, cell in enumerate(found["order"]):
         low, high = found["edges"][place : place + 2]
@@ -121,21 +121,21 @@ def test_cells_of_one_axis_meet_between_their_centres():
 
 def test_cells_of_two_axes_are_those_of_the_pictures():
     archive = made_archive(2, 64)
-    ours, theirs = _cells.polygons(archive), _maps.polygons(archive)
+    ours, theirs = _layout.layout(archive)["polygons"], _cells.polygons(archive)
     for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(archive.low + one * (archive.high - archive.low), other, atol=1e-4)
+        np.testing.assert_allclose(np.reshape(one, (-1, 2)), other, atol=1e-4)
 
 
 @pytest.mark.parametrize("dims", [3, 4])
 def test_slices_are_those_of_the_pictures(dims):
     archive = made_archive(dims, 64)
-    found = _cells.layout(archive)
+    found = _layout.layout(archive)
     labels = np.frombuffer(base64.b64decode(found["labels"]), "<u4")
     labels = labels.reshape(found["rows"], found["levels"], found["pixels"], found["pixels"])
     for row in range(found["rows"]):
         for column in range(found["levels"]):
             fixed = [column, row][: dims - 2]
-            np.testing.assert_array_equal(labels[row, column], _maps.slice_cells(archive, fixed, found["levels"]))
+            np.testing.assert_array_equal(labels[row, column], _cells.slice_cells(archive, fixed, found["levels"]))
 
 
 def test_fitness_has_the_colours_of_the_pictures():

@@ -15,7 +15,7 @@ from asciime_gym.analysis import KINDS, plot
 from asciime_gym.analysis._series import band, held, seconds_at, value_at
 
 pytest.importorskip("matplotlib")
-from asciime_gym.analysis import _bars, _colours, _maps, _sources, _style
+from asciime_gym.analysis import _bars, _cells, _colours, _maps, _sources, _style
 
 STYLES = tuple(_style.STYLES)
 SLOW, FAST = np.arange(10, 101, 10), np.arange(25, 101, 25)
@@ -99,7 +99,7 @@ def test_figures_within_a_budget():
 
 def test_cells_of_two_dimensions_tile_the_bounds():
     archive = archive_of(2, cells=50)
-    corners = _maps.polygons(archive)
+    corners = [archive.low + each * (archive.high - archive.low) for each in _cells.polygons(archive)]
     area = lambda x, y: abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1))) / 2
     assert sum(area(*each.T) for each in corners) == pytest.approx(60 * 60)
     for centre, each in zip(archive.centroids, corners, strict=True):
@@ -124,10 +124,14 @@ def test_cells_of_one_dimension_tile_the_bounds():
 @pytest.mark.parametrize(("dims", "fixed"), [(3, [2]), (4, [0, 3])])
 def test_slices_show_the_nearest_cell(dims, fixed):
     archive, levels = archive_of(dims, cells=40), 4
-    found = _maps.slice_cells(archive, fixed, levels)
-    assert found.shape == (_maps.PIXELS, _maps.PIXELS)
-    for up, across in ((0, 0), (0, _maps.PIXELS - 1), (10, 30)):
-        place = [(across + 0.5) / _maps.PIXELS, (up + 0.5) / _maps.PIXELS, *((level + 0.5) / levels for level in fixed)]
+    found = _cells.slice_cells(archive, fixed, levels)
+    assert found.shape == (_cells.PIXELS, _cells.PIXELS)
+    for up, across in ((0, 0), (0, _cells.PIXELS - 1), (10, 30)):
+        place = [
+            (across + 0.5) / _cells.PIXELS,
+            (up + 0.5) / _cells.PIXELS,
+            *((level + 0.5) / levels for level in fixed),
+        ]
         nearest = np.argmin(((archive.centroids - np.array(place)) ** 2).sum(axis=1))
         assert found[up, across] == nearest
 

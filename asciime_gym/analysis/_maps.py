@@ -9,14 +9,12 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import Normalize, to_rgba
 from matplotlib.ticker import MaxNLocator
-from scipy.spatial import KDTree, Voronoi
 
 from .._view import ArchiveView
+from ._cells import levels, polygons, slice_cells
 from ._style import STEPS, WORDS, Style, numbers, with_unit
 
 COLUMNS = 3  # maps side by side
-MOST_LEVELS = 5  # slices along an axis
-PIXELS = 48  # along the side of a slice
 
 
 def fitness_scale(archives: Sequence[ArchiveView], style: Style) -> ScalarMappable:
@@ -83,27 +81,13 @@ def voronoi(figure: Any, archive: ArchiveView, style: Style, scale: ScalarMappab
     """Every cell of two dimensions, coloured where it is filled."""
     axes = figure.subplots()
     faces = _cell_colours(archive, style, scale)
-    axes.add_collection(PolyCollection(polygons(archive), facecolors=faces, edgecolors=style.edge, linewidths=0.25))
     low, high = archive.low, archive.high
+    corners = [low + each * (high - low) for each in polygons(archive)]
+    axes.add_collection(PolyCollection(corners, facecolors=faces, edgecolors=style.edge, linewidths=0.25))
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), box_aspect=1)
     axes.set(xlabel=with_unit(archive.descriptor_names[0]), ylabel=with_unit(archive.descriptor_names[1]))
     axes.grid(False)
     return axes
-
-
-def polygons(archive: ArchiveView) -> list[Float[np.ndarray, "corners 2"]]:
-    """The corners of each cell within the bounds. Mirroring the centres at the bounds closes the outer cells."""
-    low, size = archive.low.astype(float), (archive.high - archive.low).astype(float)
-    points = (archive.centroids - low) / size  # distances are in units of the bounds
-    mirrored = [points]
-    for axis in (0, 1):
-        for bound in (0.0, 1.0):
-            copy = points.copy()
-            copy[:, axis] = 2 * bound - copy[:, axis]
-            mirrored.append(copy)
-    diagram = Voronoi(np.concatenate(mirrored))
-    corners = [diagram.vertices[diagram.regions[diagram.point_region[i]]] for i in range(len(points))]
-    return [low + size * each for each in corners]
 
 
 def _cell_colours(archive: ArchiveView, style: Style, scale: ScalarMappable) -> Float[np.ndarray, "cells 4"]:
@@ -114,23 +98,23 @@ def _cell_colours(archive: ArchiveView, style: Style, scale: ScalarMappable) -> 
 
 def slices(figure: Any, archive: ArchiveView, style: Style, scale: ScalarMappable) -> Any:
     """Cuts through the cells of three or four dimensions: each panel a plane of the first two, the others fixed."""
-    levels = _levels(archive)
-    rows = levels if len(archive.low) == 4 else 1
-    grid = figure.subplots(rows, levels, sharex=True, sharey=True, squeeze=False)
+    count = levels(archive)
+    rows = count if len(archive.low) == 4 else 1
+    grid = figure.subplots(rows, count, sharex=True, sharey=True, squeeze=False)
     faces, names = _cell_colours(archive, style, scale), [with_unit(name) for name in archive.descriptor_names]
     extent = (archive.low[0], archive.high[0], archive.low[1], archive.high[1])
     for (row, column), axes in np.ndenumerate(grid):
         fixed = [column] if rows == 1 else [column, rows - 1 - row]  # upwards, as on any axis
-        image = faces[slice_cells(archive, fixed, levels)]
+        image = faces[slice_cells(archive, fixed, count)]
         axes.imshow(image, extent=extent, origin="lower", interpolation="nearest", aspect="auto")
         axes.set(box_aspect=1)
         axes.grid(False)
         numbers(axes, bins=2)
         if row == 0:
-            axes.set_title(f"{_level(archive, 2, fixed[0], levels):.3g}", fontsize=9, pad=3)
-        if rows > 1 and column == levels - 1:
+            axes.set_title(f"{_level(archive, 2, fixed[0], count):.3g}", fontsize=9, pad=3)
+        if rows > 1 and column == count - 1:
             axes.yaxis.set_label_position("right")
-            height = _level(archive, 3, fixed[1], levels)
+            height = _level(archive, 3, fixed[1], count)
             axes.set_ylabel(f"{height:.3g}", rotation=0, ha="left", va="center", fontsize=9)
     across, up = f"panels across: {names[2]}", f"\npanels up: {names[3]}" if rows > 1 else ""
     figure.suptitle(across + up, fontsize=10)
@@ -143,21 +127,6 @@ def slices(figure: Any, archive: ArchiveView, style: Style, scale: ScalarMappabl
 def _level(archive: ArchiveView, axis: int, level: int, levels: int) -> float:
     """Where along an axis a slice is cut."""
     return float(archive.low[axis] + (archive.high[axis] - archive.low[axis]) * (level + 0.5) / levels)
-
-
-def _levels(archive: ArchiveView) -> int:
-    """About as many slices along an axis as there are cells."""
-    return int(np.clip(round(archive.cells ** (1 / len(archive.low))), 3, MOST_LEVELS))
-
-
-def slice_cells(archive: ArchiveView, fixed: Sequence[int], levels: int) -> np.ndarray:
-    """The cell that each pixel of a slice belongs to, `[up, across]`; `fixed`: which level of the other axes."""
-    size = archive.high - archive.low
-    middles = (np.arange(PIXELS) + 0.5) / PIXELS
-    across, up = np.meshgrid(middles, middles)
-    others = [np.full_like(across, (level + 0.5) / levels) for level in fixed]
-    points = np.stack([across, up, *others], axis=-1)
-    return np.asarray(KDTree((archive.centroids - archive.low) / size).query(points)[1])
 
 
 def parallel(figure: Any, archive: ArchiveView, style: Style, scale: ScalarMappable) -> Any:

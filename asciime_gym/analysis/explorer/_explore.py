@@ -10,8 +10,9 @@ from ... import _files
 from ..._atomic import replacing
 from ..._combine import opened
 from ..._view import ArchiveView
-from ._cells import layout, unit
+from .._cells import unit
 from ._colours import FITNESS, operator_colours
+from ._layout import layout
 from ._moves import moves
 from ._page import page
 from ._progress import Steps
