@@ -36,7 +36,14 @@ def layer(x: Float[Array, "*batch inputs"], stored: Array, biases: Float[Array, 
 
 def dense(x: Float[Array, "*batch inputs"], weights: Float[Array, "inputs outputs"]) -> Float[Array, "*batch outputs"]:
     """`x @ weights`."""
-    return _dense_p.bind(x, weights) if x.ndim == 2 and x.dtype == weights.dtype else x @ weights
+    plain = x.ndim == 2 and x.dtype == weights.dtype and jax.config.jax_default_matmul_precision is None
+    return _dense_p.bind(x, weights) if plain and _unspread(x) and _unspread(weights) else x @ weights
+
+
+def _unspread(array: Array) -> bool:
+    """Whether its type says nothing of devices, of which the rules below know nothing."""
+    kind = jax.typeof(array)
+    return not kind.manual_axis_type.varying and not any(kind.sharding.spec)
 
 
 def _weights_gradient(back: Array, x: Array, _) -> Array:

@@ -21,7 +21,8 @@ class AbstractPolicy(eqx.Module):
     """A function of (genotype, observation); the genotype is one flat float32 vector.
 
     A policy of your own has `obs_size`, `act_size`, `size`, `init` and `act`. Where a genotype has to be taken apart
-    before it can act, `prepare` and `apply` let episodes do so once rather than at each of their steps.
+    before it can act, `prepare` and `apply` let episodes do so once rather than at each of their steps; a class that
+    changes `act` and not `apply` acts as its `act` says.
     """
 
     obs_size: eqx.AbstractVar[int]
@@ -49,6 +50,15 @@ class AbstractPolicy(eqx.Module):
     def apply(self, prepared: PyTree, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
         """`act`, of a prepared genotype."""
         return self.act(prepared, observation)
+
+
+def in_two(policy: AbstractPolicy) -> tuple[Callable[[Array], PyTree], Callable[[PyTree, Array], Array]]:
+    """`act` in two: what is done of a genotype once, and what is done of that and an observation.
+
+    Of a class that has an `act` of its own, but inherits `apply`, the latter is another policy's.
+    """
+    kind = next(kind for kind in type(policy).__mro__ if "act" in vars(kind) or "apply" in vars(kind))
+    return (policy.prepare, policy.apply) if "apply" in vars(kind) else (lambda genotype: genotype, policy.act)
 
 
 class MLP(AbstractPolicy):
@@ -192,11 +202,12 @@ class EquinoxPolicy(AbstractPolicy):
     ) -> Float[Array, "*batch act"]:
         return self.apply(self.prepare(genotype), observation)
 
-    def prepare(self, genotype: Float[Array, " params"]) -> PyTree:
-        return ravel_pytree(self._template()[0])[1](genotype)
+    def prepare(self, genotype: Float[Array, " params"]) -> list[Array]:
+        return jax.tree.leaves(ravel_pytree(self._template()[0])[1](genotype))
 
-    def apply(self, prepared: PyTree, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
-        return _rows(eqx.combine(prepared, self._template()[1]), observation)
+    def apply(self, prepared: list[Array], observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
+        arrays, rest = self._template()
+        return _rows(eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), prepared), rest), observation)
 
 
 class FlaxPolicy(AbstractPolicy):

@@ -1,6 +1,6 @@
 """How fast: ratios against the straightforward way, measured side by side.
 
-    .venv/bin/python scripts/bench.py            everything; about 45 minutes on two cores
+    .venv/bin/python scripts/bench.py            everything, which is long work; --only takes a part
     .venv/bin/python scripts/bench.py --quick    the hopper only, in under 3 minutes
 
 The straightforward way is what public libraries do: one device, `jax.vmap` over `env.step`, always to the end of the
@@ -469,7 +469,7 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
                 physics(bench, PHYSICS, *alone, (64, 256, 1024), ours)
         if "generations" in args.parts:
             for algorithm in args.algorithms:
-                sizes = (128, 512) if algorithm == "ascii_me" and not args.quick else (512,)
+                sizes = (64, 256) if algorithm == "ascii_me" and not args.quick else (512,)
                 generations(bench, folder, algorithm, args.tasks, sizes, not args.quick, plain, ours)
         later = {"scaling", "checkpoints"} & set(args.parts)
         if later and not (folder / "ascii_me_hopper_uni.h5").exists():

@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 
 import asciime_gym as ag
 from asciime_gym._dense import NARROW, dense, layer, narrow_first
@@ -75,3 +77,27 @@ def test_no_product_with_a_transposed_left_side_is_left():
     assert slow in slope(plain).lower(genotype).compile().as_text()
     assert slow not in slope(policy.act).lower(genotype).compile().as_text()
     close(slope(policy.act)(genotype), slope(plain)(genotype))
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_within_a_shard_map(check_vma):
+    mesh = jax.make_mesh((jax.device_count(),), ("devices",), axis_types=(AxisType.Auto,))
+    x, weights = draw((2 * jax.device_count(), 3), (3, 20))
+
+    def slope(product):
+        total = lambda x, weights: jax.lax.psum((product(x, weights) ** 2).sum(), "devices")
+        whole = jax.shard_map(total, mesh=mesh, in_specs=(P("devices"), P()), out_specs=P(), check_vma=check_vma)
+        return jax.jit(jax.grad(whole, argnums=(0, 1)))(x, weights)
+
+    jax.tree.map(close, slope(dense), slope(jnp.matmul))
+
+
+def test_precision_is_what_was_asked_for():
+    x, weights = draw((4, 3), (3, 5))
+
+    def asked(x, weights):
+        with jax.default_matmul_precision("highest"):
+            return dense(x, weights)
+
+    assert "HIGHEST" in jax.jit(asked).lower(x, weights).as_text()
+    assert "HIGHEST" not in jax.jit(dense).lower(x, weights).as_text()

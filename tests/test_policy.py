@@ -1,5 +1,7 @@
 """Policies: flat genotype in, action out."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import flax.linen as nn
 import jax
@@ -8,7 +10,8 @@ import numpy as np
 import pytest
 
 import asciime_gym as ag
-from asciime_gym._policy import baseline_mlp
+from asciime_gym._describe import describe_policy
+from asciime_gym._policy import baseline_mlp, in_two
 
 OBSERVATION = jnp.linspace(-1, 1, 5)
 
@@ -113,17 +116,44 @@ class Linear(ag.AbstractPolicy):
         return observation @ genotype.reshape(5, 2)
 
 
+class Clipped(ag.MLP):
+    """A known one that acts otherwise."""
+
+    def act(self, genotype, observation):
+        return jnp.clip(super().act(genotype, observation), -0.01, 0.01)
+
+
+class Shared(eqx.Module):
+    """A module with a function of its own, another one each time that it is made."""
+
+    layer: eqx.nn.Linear
+    squash: Callable = eqx.field(static=True)
+
+    def __init__(self, key):
+        self.layer, self.squash = eqx.nn.Linear(5, 2, key=key), lambda x: jnp.tanh(x)
+
+    def __call__(self, x):
+        return self.squash(self.layer(x))
+
+
 POLICIES = {
     "mlp": ag.MLP(5, 2),
     "equinox": ag.EquinoxPolicy(lambda key: eqx.nn.MLP(5, 2, width_size=8, depth=1, key=key), 5, 2),
     "flax": ag.FlaxPolicy(Net(), 5, 2),
     "own": Linear(),
+    "changed": Clipped(5, 2),
+    "function": ag.EquinoxPolicy(Shared, 5, 2),
 }
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_a_prepared_genotype_acts_alike(policy):
-    genotype = policy.init(jax.random.key(0))
+    genotype = 3 * policy.init(jax.random.key(0))
+    prepare, apply = in_two(policy)
     for observation in (OBSERVATION, jnp.ones((4, 5))):
-        prepared = policy.prepare(genotype)
-        np.testing.assert_allclose(policy.apply(prepared, observation), policy.act(genotype, observation), rtol=1e-6)
+        np.testing.assert_allclose(apply(prepare(genotype), observation), policy.act(genotype, observation), rtol=1e-6)
+
+
+def test_a_changed_policy_is_not_stored_as_the_one_it_was_made_of():
+    assert '"kind": "MLP"' in describe_policy(ag.MLP(5, 2))
+    assert '"kind": "MLP"' not in describe_policy(Clipped(5, 2))

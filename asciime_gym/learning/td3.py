@@ -14,6 +14,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from .._buffer import Buffer, Steps, Transitions, draw
+from .._dense import dense
 from .._policy import MLP, AbstractPolicy
 from ._once import repeat
 
@@ -71,8 +72,8 @@ def value(
     x = jnp.concatenate([observation, action, *_given(condition)], axis=-1)
     *hidden, (weights, biases) = critic
     for w, b in hidden:
-        x = jax.nn.relu(x @ w + b)
-    return (x @ weights + biases)[..., 0]
+        x = jax.nn.relu(dense(x, w) + b)
+    return (dense(x, weights) + biases)[..., 0]
 
 
 def act(

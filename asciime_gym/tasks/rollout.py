@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from .._compile import by_platform
+from .._policy import in_two
 from .._spread import device_count, spread
 from ._task import AbstractSimulator, Evaluation, SimulatorState, Trajectory
 from .lanes import lanes
@@ -84,7 +85,8 @@ def _tile(
     """Episodes that advance together; in every array of their states and records the episode is the last axis."""
     time, count = simulator.episode_length, len(rows)
     genotypes, keys = genotypes[jnp.maximum(rows, 0)], keys[jnp.maximum(rows, 0)]
-    prepared, act = jax.vmap(simulator.policy.prepare)(genotypes), jax.vmap(simulator.policy.apply, (0, -1), -1)
+    prepare, apply = in_two(simulator.policy)
+    prepared, act = jax.vmap(prepare)(genotypes), jax.vmap(apply, (0, -1), -1)
     # Beginnings are few: one after the other is soonest compiled.
     reset, step = partial(_reset, simulator), partial(_step, simulator)
     start = jax.lax.map(reset, keys) if in_lanes else jax.vmap(reset)(keys)
