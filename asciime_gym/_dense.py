@@ -8,6 +8,8 @@ CPUs takes no transposed left side; its other one is two thirds as fast there, a
 narrow. So the narrower factor is transposed first, and the compiler is kept from making one product of both.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
@@ -36,7 +38,8 @@ def layer(x: Float[Array, "*batch inputs"], stored: Array, biases: Float[Array, 
 
 def dense(x: Float[Array, "*batch inputs"], weights: Float[Array, "inputs outputs"]) -> Float[Array, "*batch outputs"]:
     """`x @ weights`."""
-    plain = x.ndim == 2 and x.dtype == weights.dtype and jax.config.jax_default_matmul_precision is None
+    settings: Any = jax.config
+    plain = x.ndim == 2 and x.dtype == weights.dtype and settings.jax_default_matmul_precision is None
     return _dense_p.bind(x, weights) if plain and _unspread(x) and _unspread(weights) else x @ weights
 
 

@@ -23,7 +23,7 @@ robot = sys.argv[5:] == ["robot"]
 for name, algorithm in [("map_elites", ALGORITHMS["map_elites"])] if robot else ALGORITHMS.items():
     algorithm, task = sized(algorithm, 150), Walk()
     if robot:
-        task = ag.make_task("anttrap_omni", episode_length=10, policy=algorithm.default_policy)
+        task = ag.make_task("hopper_uni", episode_length=10, policy=algorithm.default_policy)
     optimizer = ag.Optimizer(algorithm, task, centroids=64)
     file = f"{folder}/{name}_{processes}.h5"
     result = optimizer.fit(evaluations=spent(algorithm, 2, task), seconds=1e6, checkpoint=file, checkpoint_every=1)
