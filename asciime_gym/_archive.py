@@ -106,7 +106,7 @@ def _unit_centroids(cells: int, dims: int) -> np.ndarray:
     samples = np.random.default_rng(0).random((max(50_000, 8 * cells), dims))
     centroids = samples[:cells]
     for _ in range(25):
-        nearest = KDTree(centroids).query(samples)[1]
+        nearest = KDTree(centroids).query(samples, workers=-1)[1]
         count = np.bincount(nearest, minlength=cells)[:, None]
         total = np.stack([np.bincount(nearest, column, cells) for column in samples.T], axis=1)
         centroids = np.where(count > 0, total / np.maximum(count, 1), centroids)  # one without samples stays

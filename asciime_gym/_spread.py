@@ -54,8 +54,8 @@ def spread(function: Callable[[PyTree, PyTree], PyTree], rows: PyTree, shared: P
     **Arguments:**
 
     - `function`: maps rows to results, one for one; it is called with whatever number of rows a device gets.
-    - `rows`: arrays with the same leading axis. Row i goes to device i modulo the number of devices, so that work
-      that is ordered by length is shared out evenly.
+    - `rows`: arrays with the same leading axis. They are dealt out in turns, to and fro, so that work that is ordered
+      by length is shared out evenly.
     - `shared`: what every device needs whole.
     """
     devices = device_count()
@@ -121,12 +121,19 @@ def _mesh() -> Mesh:
 
 
 def _deal(leaf: jax.Array, devices: int) -> jax.Array:
-    """Rows in the order in which contiguous shares hold every `devices`-th one; filled up with the first."""
+    """Rows in an order of which contiguous shares are what the devices get; filled up with the last."""
     missing = -len(leaf) % devices
-    full = jnp.concatenate([leaf, jnp.broadcast_to(leaf[:1], (missing, *leaf.shape[1:]))])
-    return full.reshape(-1, devices, *leaf.shape[1:]).swapaxes(0, 1).reshape(full.shape)
+    full = jnp.concatenate([leaf, jnp.broadcast_to(leaf[-1:], (missing, *leaf.shape[1:]))])
+    return full[_turns(len(full), devices)]
 
 
 def _collect(leaf: jax.Array, devices: int, count: int) -> jax.Array:
     """Undoes `_deal`."""
-    return leaf.reshape(devices, -1, *leaf.shape[1:]).swapaxes(0, 1).reshape(leaf.shape)[:count]
+    return leaf[np.argsort(_turns(len(leaf), devices))[:count]]
+
+
+def _turns(count: int, devices: int) -> np.ndarray:
+    """The numbers of the first device's rows, then of the second's: with two devices 0, 3, 4, 7 … and 1, 2, 5, 6 …"""
+    rounds = np.arange(count).reshape(-1, devices)
+    rounds[1::2] = rounds[1::2, ::-1]
+    return rounds.T.ravel()

@@ -3,8 +3,12 @@
 import subprocess
 import sys
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import ALGORITHMS
+
+from asciime_gym._spread import _collect, _deal
 
 SCRIPT = """
 import sys, jax
@@ -37,6 +41,20 @@ def outcome(devices: int, *robot: str) -> dict[str, str]:
     )
     assert done.returncode == 0, done.stderr
     return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4])
+def test_rows_are_dealt_to_and_fro(devices):
+    """So that work that is ordered by length is shared out evenly."""
+    work = np.arange(8 * devices, 0, -1) ** 2
+    shares = np.asarray(_deal(jnp.asarray(work), devices)).reshape(devices, -1)
+    assert sorted(shares.ravel()) == sorted(work)
+    assert np.ptp(shares.sum(axis=1)) <= 0.05 * shares.sum(axis=1).mean()
+    for count in range(1, 3 * devices + 1):
+        rows = jnp.arange(2 * count).reshape(count, 2)
+        dealt = _deal(rows, devices)
+        assert len(dealt) == -(-count // devices) * devices
+        assert np.array_equal(_collect(dealt, devices, count), rows)
 
 
 @pytest.mark.parametrize("devices", [2, 3])

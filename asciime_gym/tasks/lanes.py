@@ -35,7 +35,7 @@ from ._lane_scalars import Scope, evaluate, varying
 LARGE = 1024  # arrays of more scalars than this stay whole, and their equations are vmapped
 UNROLL = 64  # the longest loop over inputs (the links of a robot, say) that is unrolled
 CALLS = {
-    "checkpoint": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
+    "checkpoint": "jaxpr", "closed_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr",
     "jit": "jaxpr", "pjit": "jaxpr", "remat2": "jaxpr",
 }  # fmt: skip
