@@ -1,10 +1,10 @@
 """One side of the benchmark: a process that runs cases when it is told to, and says how long each took.
 
-    python scripts/_bench_worker.py WAY DEVICES CORES
+    python scripts/_bench_worker.py WAY DEVICES CORES [FIRST]
 
 WAY is `ours`, or `plain` for the straightforward way: one device, `jax.vmap` over the individuals and over
 `env.step`, always to the end of the episode. A request is a line of JSON on standard input; the answer is a line
-that begins with `@`.
+that begins with `@`. FIRST is the number of the first of its cores, if not 0.
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ from typing import Any, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from _suited import SUITED
 
 import asciime_gym as ag
 from asciime_gym import _dense, _loop
@@ -31,6 +32,7 @@ from asciime_gym.tasks.locomotion import Locomotion
 from asciime_gym.tasks.rollout import TILE
 
 LEARNED = 20  # generations before one is timed
+FEW = {"pga_me": 3, "dcrl_me": 3, "ppga": 3}  # of those that take long, most of it for training networks
 MATRIX = 1024
 ROBOTS = {"hopper": "hopper_uni", "walker2d": "walker2d_uni", "ant": "ant_uni"}
 
@@ -66,7 +68,7 @@ def task_of(way: str, name: str, policy) -> Locomotion:
     task = ag.make_task(name, policy=policy)
     if way == "plain":
         fields: dict[str, Any] = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
-        return Plain(**fields)
+        return Plain(**{**fields, "lanes": False})
     return task
 
 
@@ -79,11 +81,6 @@ def compiler(way: str) -> Any:
 def plain_generations(fixed: tuple, run: Any) -> Any:
     algorithm, task, count, budget = fixed
     return _loop.generations(algorithm, task, count, budget, run)
-
-
-def make_algorithm(name: str, batch: int) -> Any:
-    kinds: dict[str, Any] = ag.ALGORITHMS
-    return kinds[name](batch_size=batch)
 
 
 # The cases: functions of the way and a request that return a program to be timed, what it does, and what it uses up
@@ -127,13 +124,14 @@ def matmul(way: str):
 
 def learned(way: str, request: dict):
     """An algorithm and a task, and where a run of them stands after some generations of learning."""
-    algorithm = make_algorithm(request["algorithm"], request["batch"])
+    algorithm: Any = SUITED[request["algorithm"]](request["task"], batch_size=request["batch"])
     task = task_of(way, request["task"], algorithm.default_policy)
     template = ag.Optimizer.load(request["file"])._run
-    resize = lambda leaf: jnp.resize(leaf, (algorithm.batch_size, *leaf.shape[1:]))
     state = template.state
-    if request["algorithm"] == "ascii_me":  # the same trajectories over and over, or only some of them
-        items, count = jax.tree.map(resize, state.items), jnp.full_like(state.count, algorithm.batch_size)
+    if request["algorithm"] == "ascii_me":  # the same trajectories over and over, or some of each operator
+        batch, there = algorithm.batch_size, state.capacity
+        chosen = jnp.arange(batch) * max(there // batch, 1) % there
+        items, count = jax.tree.map(lambda leaf: leaf[chosen], state.items), jnp.full_like(state.count, batch)
         state = dataclasses.replace(state, items=items, cursor=jnp.zeros_like(state.cursor), count=count)
     return algorithm, task, replicate(dataclasses.replace(template, state=state))
 
@@ -160,9 +158,10 @@ def generation(way: str, **request):
 
 def learn(way: str, algorithm: str, task: str, batch: int, file: str):
     """Makes the file that the cases above start from."""
-    made = make_algorithm(algorithm, batch)
+    made = SUITED[algorithm](task, batch_size=batch)
     optimizer = ag.Optimizer(made, ag.make_task(task, policy=made.default_policy))
-    return lambda: optimizer.fit(LEARNED * batch, progress=False, checkpoint=file, overwrite=True), {}
+    budget = FEW.get(algorithm, LEARNED) * batch
+    return lambda: optimizer.fit(budget, progress=False, checkpoint=file, overwrite=True), {}
 
 
 def memory(way: str, task: str, batch: int, generations: int):
@@ -192,18 +191,23 @@ def vmapped_rows(operator, rows, shared=None, at_once=None, work=None):
     return jax.vmap(at_once or operator, (0, None))(rows, shared)
 
 
-def main(way: str, devices: int, cores: int):
+def straighten():
+    """Makes what is our own of operators and layers the straightforward way."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("asciime_gym.algorithms.", "asciime_gym.learning.")):
+            for ours, theirs in {"each_row": vmapped_rows, "dense": jnp.matmul}.items():
+                if hasattr(module, ours):
+                    setattr(module, ours, theirs)
+    _dense.dense, _dense.NARROW = jnp.matmul, 0
+
+
+def main(way: str, devices: int, cores: int, first: int = 0):
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[first : first + cores])
     jax.config.update("jax_num_cpu_devices", devices)
     keep_programs()
     if way == "plain":
-        for algorithm in ag.ALGORITHMS.values():
-            for kind in algorithm.__mro__:
-                module: Any = sys.modules[kind.__module__]
-                if kind.__module__.startswith("asciime_gym.algorithms"):
-                    module.each_row = vmapped_rows
-        _dense.dense, _dense.NARROW = jnp.matmul, 0
+        straighten()
     ready = {}
     for line in sys.stdin:
         request = json.loads(line)
@@ -222,4 +226,4 @@ def main(way: str, devices: int, cores: int):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:4]))
+    main(sys.argv[1], *map(int, sys.argv[2:5]))

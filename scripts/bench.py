@@ -9,9 +9,7 @@ both; what is printed is the median of the rounds and, in brackets, the lowest a
 """
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,9 +18,13 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-SIX = ("ascii_me", "map_elites", "pga_me", "dcrl_me", "memes", "ppga")
-ALGORITHMS = SIX[:2]  # whose generations are measured on every task
+from _bench_tools import MORE, Bench, Worker, each, per_second, ratios, report, together
+
+# The six algorithms, and the rows of a generation of which all their evaluations are timed
+BATCH = {"ascii_me": 512, "map_elites": 512, "pga_me": 256, "dcrl_me": 256, "memes": 504, "ppga": 300}
+SIX = tuple(BATCH)
+ANY_SIZE = ("ascii_me", "map_elites")  # whose batch size is free: the straightforward way gets the one that suits it
+SLOW_ROUNDS = 2  # at most, of the others' generations, which take many seconds
 TASKS = ("hopper_uni", "walker2d_uni", "ant_uni", "ant_omni", "anttrap_omni")
 # (must, aim), or the most that it may be
 PHYSICS = {"hopper": (3.0, 3.5), "walker2d": (4.0, 5.0), "ant": (5.0, 7.0)}
@@ -35,109 +37,8 @@ GENERATION = {
 }
 PLAYED = "PPO's steps"  # as `_bench_peers.py` names them
 PEERS = {"pga_me": "<= 12", "dcrl_me": "<= 8"}  # seconds of a generation on all cores
-SMALLEST = 32  # batch of the straightforward way
+SIZES = (32, 1024)  # least and greatest batch of the straightforward way
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class Worker:
-    """A process that runs cases one way."""
-
-    def __init__(
-        self,
-        way: str,
-        devices: int,
-        cores: int,
-        environment: dict[str, str] | None = None,
-        script: str = "_bench_worker.py",
-    ):
-        self.name = f"{way}, {devices} device{'s'[: devices > 1]}, {cores} core{'s'[: cores > 1]}"
-        command = [sys.executable, str(HERE / script), way, str(devices), str(cores)]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **(environment or {})}
-        )
-
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(self, *_):
-        self._process.kill()
-        self._process.wait()
-
-    def run(self, **request) -> dict:
-        """The answer to a request, which is a case and what it takes."""
-        self.send(request)
-        return self.answer()
-
-    def send(self, request: dict):
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps(request, sort_keys=True) + "\n")
-        self._process.stdin.flush()
-
-    def answer(self) -> dict:
-        """To the oldest request that has none yet."""
-        assert self._process.stdout
-        for line in self._process.stdout:
-            if line.startswith("@"):
-                return json.loads(line[1:])
-        raise RuntimeError(f"the worker ({self.name}) ended before it answered; its message is above")
-
-
-class Bench:
-    """Rows of the table, as they are measured."""
-
-    def __init__(self, rounds: int):
-        self.rounds, self.rows, self.begin = rounds, [], time.monotonic()
-
-    def say(self, text: str):
-        print(f"[{time.monotonic() - self.begin:5.0f} s] {text}", flush=True)
-
-    def times(self, sides: dict[str, tuple[Worker, dict]]) -> tuple[dict[str, list[float]], dict[str, dict]]:
-        """Seconds of each side, round by round, and the last answer of each."""
-        for worker, request in sides.values():
-            worker.send(request)  # all compile at once
-        for name, (worker, request) in sides.items():
-            answer = worker.answer()
-            if "first" in answer:  # not compiled for an earlier row
-                self.say(f"  {request['case']}, {name}: compiled and run in {answer['first']:.1f} s")
-        seconds, answers = {name: [] for name in sides}, {}
-        for _ in range(self.rounds):
-            for name, (worker, request) in sides.items():
-                answers[name] = worker.run(**request)
-                seconds[name].append(answers[name]["seconds"])
-        return seconds, answers
-
-    def row(self, what: str, values: list[float], must: str = "", aim: str = "", unit: str = "", note: str = ""):
-        middle = statistics.median(values)
-        self.rows.append(
-            {
-                "what": what,
-                "median": middle,
-                "low": min(values),
-                "high": max(values),
-                "unit": unit,
-                "must": must,
-                "aim": aim,
-                "note": note,
-                "rounds": values,
-            }
-        )
-        spread = f" [{min(values):.2f}, {max(values):.2f}]" if len(values) > 1 else ""
-        asked = f"   must {must}, aim {aim}" if must else ""
-        self.say(f"{what}: {middle:.2f}{unit}{spread}{asked}   {note}")
-
-
-def each(workers: dict[str, Worker], request: dict) -> dict[str, tuple[Worker, dict]]:
-    """Sides that do the same."""
-    return {name: (worker, request) for name, worker in workers.items()}
-
-
-def ratios(above: list[float], below: list[float]) -> list[float]:
-    return [a / b for a, b in zip(above, below, strict=True)]
-
-
-def per_second(count: float, seconds: list[float]) -> str:
-    return f"{count / statistics.median(seconds):,.0f}/s"
 
 
 def devices_rows(bench: Bench, what: str, seconds: dict[str, list[float]], answers: dict[str, dict]):
@@ -173,12 +74,29 @@ def physics(bench: Bench, robots, plain: Worker, core: Worker, sizes, ours: dict
         )
         if ours:
             devices_rows(bench, f"physics of {robot}", seconds, answers)
+    if ours:
+        ceilings(bench, robots, core)
+
+
+def ceilings(bench: Bench, robots, core: Worker):
+    """What the cores can give at all: processes that share nothing, one on each core, against one of them alone."""
+    with ExitStack() as stack:
+        others = [stack.enter_context(Worker("ours", 1, 1, first=number)) for number in range(1, CORES)]
+        for robot in robots:
+            request = {"case": "physics", "robot": robot, "batch": 512, "steps": 250}
+            both = lambda request=request: max(answer["seconds"] for answer in together([core, *others], request))
+            together([core, *others], request)  # compiles
+            alone, crowd = zip(
+                *((core.run(**request)["seconds"], both()) for _ in range(MORE * bench.rounds)), strict=True
+            )
+            what = f"physics of {robot}, {CORES} processes against 1 (what the machine gives)"
+            bench.row(what, [CORES * a / b for a, b in zip(alone, crowd, strict=True)], unit="x")
 
 
 def learn(bench: Bench, worker: Worker, folder: Path, algorithm: str, task: str) -> str:
     file = str(folder / f"{algorithm}_{task}.h5")
     bench.say(f"{algorithm} on {task}: learning")
-    worker.run(case="learn", algorithm=algorithm, task=task, batch=512, file=file)
+    worker.run(case="learn", algorithm=algorithm, task=task, batch=BATCH[algorithm], file=file)
     return file
 
 
@@ -192,43 +110,52 @@ def best_size(bench: Bench, worker: Worker, request: dict, sizes) -> int:
         worker.run(**{**request, "batch": size})  # compiles
         cost[size] = worker.run(**{**request, "batch": size})["seconds"] / size
         best = min(cost, key=lambda size: cost[size])
-        if not ahead and best == min(cost) and best > SMALLEST:
-            ahead = [best // 2]  # the best may be smaller still
+        if not ahead:  # the best may be smaller, or larger, still
+            next_sizes = [best // 2] * (best == min(cost)) + [best * 2] * (best == max(cost))
+            ahead = [size for size in next_sizes if SIZES[0] <= size <= SIZES[1]]
     rates = ", ".join(f"{size}: {1 / each:,.0f}/s" for size, each in cost.items())
     bench.say(f"  the straightforward way by batch size: {rates}")
     return best
 
 
 def generations(
-    bench: Bench,
-    folder: Path,
-    algorithm: str,
-    tasks,
-    sizes,
-    operator: bool,
-    plain: Worker,
-    ours: dict[str, Worker],
+    bench: Bench, folder: Path, algorithm: str, tasks, sizes, operator: bool, plain: Worker, ours: dict[str, Worker]
 ):
     """Whole generations, and ASCII's variation alone, after some learning."""
     for task in tasks:
         file = learn(bench, ours["all"], folder, algorithm, task)
-        request = {"algorithm": algorithm, "task": task, "batch": 512, "file": file}
+        request = {"algorithm": algorithm, "task": task, "batch": BATCH[algorithm], "file": file}
         whole = {"case": "generation", **request}
         size = best_size(bench, plain, whole, sizes)
-        sides = {"plain": (plain, {**whole, "batch": size}), **each(ours, whole)}
-        seconds, answers = bench.times(sides)
-        must, aim = GENERATION[task] if algorithm == "ascii_me" else (None, None)
-        bench.row(
-            f"generation of {algorithm} on {task}",
-            ratios([t / size for t in seconds["plain"]], [t / 512 for t in seconds["all"]]),
-            f">= {must}" if must else "",
-            f"{aim}" if aim else "",
-            "x",
-            f"{per_second(512, seconds['all'])} evaluations against {per_second(size, seconds['plain'])} at {size}",
-        )
+        seconds, answers = bench.times({"plain": (plain, {**whole, "batch": size}), **each(ours, whole)})
+        asked = [f">= {GENERATION[task][0]}", f"{GENERATION[task][1]}"] if algorithm == "ascii_me" else []
+        against_plain(bench, request, seconds, size, *asked)
         devices_rows(bench, f"generation of {algorithm} on {task}", seconds, answers)
         if operator and algorithm == "ascii_me" and task in ("hopper_uni", "ant_omni"):
             variation(bench, request, task, plain, ours)
+
+
+def slow_generations(bench: Bench, folder: Path, algorithm: str, tasks, plain: Worker, all_cores: Worker):
+    """Whole generations of an algorithm whose settings go with its batch, which both ways have."""
+    for task in tasks:
+        file = learn(bench, all_cores, folder, algorithm, task)
+        request = {"algorithm": algorithm, "task": task, "batch": BATCH[algorithm], "file": file}
+        sides = each({"plain": plain, "all": all_cores}, {"case": "generation", **request})
+        seconds, _ = bench.times(sides, min(bench.rounds, SLOW_ROUNDS))
+        against_plain(bench, request, seconds, BATCH[algorithm])
+
+
+def against_plain(bench: Bench, request: dict, seconds: dict[str, list[float]], size: int, must="", aim=""):
+    """The row of a generation, of this size the straightforward way."""
+    batch = request["batch"]
+    bench.row(
+        "generation of {algorithm} on {task}".format(**request),
+        ratios([t / size for t in seconds["plain"]], [t / batch for t in seconds["all"]]),
+        must,
+        aim,
+        "x",
+        f"{per_second(batch, seconds['all'])} offspring against {per_second(size, seconds['plain'])} at {size}",
+    )
 
 
 def variation(bench: Bench, request: dict, task: str, plain: Worker, ours: dict[str, Worker]):
@@ -379,62 +306,13 @@ def memory(bench: Bench, limits: dict[int, float]):
         bench.row(f"peak memory of ant_omni, batch {batch}", [peak], f"<= {limit}", "", " GiB")
 
 
-def holds(row: dict) -> str:
-    if not row["must"]:
-        return ""
-    sign, limit = row["must"].split()
-    good = row["median"] >= float(limit) if sign == ">=" else row["median"] <= float(limit)
-    return "yes" if good else "no"
-
-
-def table(rows: list[dict]) -> str:
-    lines = ["| | measured | lowest to highest | must | aim | holds | |", "|---|---|---|---|---|---|---|"]
-    for row in rows:
-        spread = f"{row['low']:.2f} to {row['high']:.2f}" if row["low"] != row["high"] else ""
-        cells = [
-            row["what"],
-            f"{row['median']:.2f}{row['unit']}",
-            spread,
-            row["must"],
-            row["aim"],
-            holds(row),
-            row["note"],
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def draw(rows: list[dict], file: Path):
-    """The ratios as bars with their spread, and marks at what they must reach."""
-    from asciime_gym.analysis._optional import pyplot
-
-    plt = pyplot()
-    rows = [row for row in rows if row["unit"] == "x"][::-1]
-    figure, axes = plt.subplots(figsize=(9, 0.32 * len(rows) + 1.2), layout="constrained")
-    middle = [row["median"] for row in rows]
-    errors = [[row["median"] - row["low"] for row in rows], [row["high"] - row["median"] for row in rows]]
-    axes.barh(range(len(rows)), middle, xerr=errors, color="#4878a8", ecolor="#333333", height=0.6)
-    for place, row in enumerate(rows):
-        if row["must"]:
-            sign, limit = row["must"].split()
-            color = "#c44e52" if sign == ">=" else "#dd8452"
-            axes.plot([float(limit)] * 2, [place - 0.4, place + 0.4], color=color, lw=2)
-    axes.set_yticks(range(len(rows)), [row["what"] for row in rows], fontsize=8)
-    axes.set_xlabel("ratio of times measured in turns (red: at least, orange: at most)")
-    axes.axvline(1, color="#999999", lw=0.8)
-    axes.margins(y=0.01)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    figure.savefig(file, dpi=130)
-
-
 PARTS = ("physics", "generations", "scaling", "checkpoints", "starts", "memory", "gymnasium", "peers")
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the hopper only, fewer rounds; 3 minutes")
-    parser.add_argument("--rounds", type=int, help="how often each side is timed (default 5; 3 with --quick)")
+    parser.add_argument("--rounds", type=int, help="how often each side is timed at least (default 5; 3 with --quick)")
     parser.add_argument("--out", help="path of the JSON and PNG files, without suffix (default runs/bench)")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="only these parts")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, help="only these tasks' generations and starts")
@@ -442,14 +320,14 @@ def options() -> argparse.Namespace:
         "--algorithms",
         nargs="+",
         choices=SIX,
-        help="only these (default: all six as peers; the first two on every task)",
+        help="only these (default: all six; only the first with --quick)",
     )
     args = parser.parse_args()
     args.parts = args.only or (PARTS[:2] if args.quick else PARTS)
     args.rounds = args.rounds or (3 if args.quick else 5)
     args.tasks = args.tasks or (TASKS[:1] if args.quick else TASKS)
     args.peers = args.algorithms or SIX
-    args.algorithms = args.algorithms or (ALGORITHMS[:1] if args.quick else ALGORITHMS)
+    args.algorithms = args.algorithms or (SIX[:1] if args.quick else SIX)
     args.out = Path(args.out or ("runs/bench_quick" if args.quick else "runs/bench"))
     return args
 
@@ -469,8 +347,11 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
                 physics(bench, PHYSICS, *alone, (64, 256, 1024), ours)
         if "generations" in args.parts:
             for algorithm in args.algorithms:
-                sizes = (64, 256) if algorithm == "ascii_me" and not args.quick else (512,)
-                generations(bench, folder, algorithm, args.tasks, sizes, not args.quick, plain, ours)
+                if algorithm in ANY_SIZE:
+                    sizes = (512,) if args.quick else (64, 256)
+                    generations(bench, folder, algorithm, args.tasks, sizes, not args.quick, plain, ours)
+                else:
+                    slow_generations(bench, folder, algorithm, args.tasks, plain, ours["all"])
         later = {"scaling", "checkpoints"} & set(args.parts)
         if later and not (folder / "ascii_me_hopper_uni.h5").exists():
             learn(bench, ours["all"], folder, "ascii_me", "hopper_uni")
@@ -491,14 +372,14 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
 def main():
     args = options()
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    bench = Bench(args.rounds)
-    with tempfile.TemporaryDirectory() as folder:
-        measure(bench, args, Path(folder))
-    print("\n" + table(bench.rows))
-    figures = {"cores": CORES, "machine": platform.processor() or platform.machine(), "rows": bench.rows}
-    args.out.with_suffix(".json").write_text(json.dumps(figures, indent=1))
-    draw(bench.rows, args.out.with_suffix(".png"))
-    print(f"\nwritten: {args.out.with_suffix('.json')}, {args.out.with_suffix('.png')}")
+    bench = Bench(args.rounds, seconds=10.0 if args.quick else 60.0)
+    complete = False
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(bench, args, Path(folder))
+        complete = True
+    finally:  # what was measured is not lost to Ctrl-C or an error
+        report(bench.rows, CORES, complete, args.out)
 
 
 if __name__ == "__main__":

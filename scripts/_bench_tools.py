@@ -1,0 +1,189 @@
+"""What the benchmark is made of: processes that run its cases, its rows, its table and its picture."""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MORE = 5  # what takes little time is timed so many times as often, at most
+
+
+class Worker:
+    """A process that runs cases one way."""
+
+    def __init__(
+        self,
+        way: str,
+        devices: int,
+        cores: int,
+        environment: dict[str, str] | None = None,
+        script: str = "_bench_worker.py",
+        first: int = 0,
+    ):
+        self.name = f"{way}, {devices} device{'s'[: devices > 1]}, {cores} core{'s'[: cores > 1]}"
+        command = [sys.executable, str(HERE / script), way, str(devices), str(cores)]
+        command += [str(first)] if first else []
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **(environment or {})}
+        )
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+
+    def run(self, **request) -> dict:
+        """The answer to a request, which is a case and what it takes."""
+        self.send(request)
+        return self.answer()
+
+    def send(self, request: dict):
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(request, sort_keys=True) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict:
+        """To the oldest request that has none yet."""
+        assert self._process.stdout
+        for line in self._process.stdout:
+            if line.startswith("@"):
+                return json.loads(line[1:])
+        raise RuntimeError(f"the worker ({self.name}) ended before it answered; its message is above")
+
+
+def together(workers: list[Worker], request: dict) -> list[dict]:
+    """The answers of several to the same request, at the same time."""
+    for worker in workers:
+        worker.send(request)
+    return [worker.answer() for worker in workers]
+
+
+class Bench:
+    """Rows of the table, as they are measured."""
+
+    def __init__(self, rounds: int, seconds: float):
+        self.rounds, self.seconds, self.rows, self.begin = rounds, seconds, [], time.monotonic()
+
+    def say(self, text: str):
+        print(f"[{time.monotonic() - self.begin:5.0f} s] {text}", flush=True)
+
+    def times(
+        self, sides: dict[str, tuple[Worker, dict]], rounds: int | None = None
+    ) -> tuple[dict[str, list[float]], dict[str, dict]]:
+        """Seconds of each side, round by round, and the last answer of each; more rounds where they are short."""
+        for worker, request in sides.values():
+            worker.send(request)  # all compile at once
+        for name, (worker, request) in sides.items():
+            answer = worker.answer()
+            if "first" in answer:  # not compiled for an earlier row
+                self.say(f"  {request['case']}, {name}: compiled and run in {answer['first']:.1f} s")
+        seconds, answers = {name: [] for name in sides}, {}
+        rounds, done, begin = rounds or self.rounds, 0, time.monotonic()
+        while done < rounds or (done < MORE * rounds and time.monotonic() - begin < self.seconds):
+            for name, (worker, request) in sides.items():
+                answers[name] = worker.run(**request)
+                seconds[name].append(answers[name]["seconds"])
+            done += 1
+        return seconds, answers
+
+    def row(self, what: str, values: list[float], must: str = "", aim: str = "", unit: str = "", note: str = ""):
+        middle = statistics.median(values)
+        self.rows.append(
+            {
+                "what": what,
+                "median": middle,
+                "low": min(values),
+                "high": max(values),
+                "unit": unit,
+                "must": must,
+                "aim": aim,
+                "note": note,
+                "rounds": values,
+            }
+        )
+        spread = f" [{min(values):.2f}, {max(values):.2f}]" if len(values) > 1 else ""
+        asked = f"   must {must}, aim {aim}" if must else ""
+        self.say(f"{what}: {middle:.2f}{unit}{spread}{asked}   {note}")
+
+
+def each(workers: dict[str, Worker], request: dict) -> dict[str, tuple[Worker, dict]]:
+    """Sides that do the same."""
+    return {name: (worker, request) for name, worker in workers.items()}
+
+
+def ratios(above: list[float], below: list[float]) -> list[float]:
+    return [a / b for a, b in zip(above, below, strict=True)]
+
+
+def per_second(count: float, seconds: list[float]) -> str:
+    return f"{count / statistics.median(seconds):,.0f}/s"
+
+
+def holds(row: dict) -> str:
+    if not row["must"]:
+        return ""
+    sign, limit = row["must"].split()
+    good = row["median"] >= float(limit) if sign == ">=" else row["median"] <= float(limit)
+    return "yes" if good else "no"
+
+
+def table(rows: list[dict]) -> str:
+    lines = ["| | measured | lowest to highest | must | aim | holds | |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        spread = f"{row['low']:.2f} to {row['high']:.2f}" if row["low"] != row["high"] else ""
+        cells = [
+            row["what"],
+            f"{row['median']:.2f}{row['unit']}",
+            spread,
+            row["must"],
+            row["aim"],
+            holds(row),
+            row["note"],
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(rows: list[dict], file: Path):
+    """The ratios as bars with their spread, and marks at what they must reach."""
+    from asciime_gym.analysis._optional import pyplot
+
+    plt = pyplot()
+    rows = [row for row in rows if row["unit"] == "x"][::-1]
+    figure, axes = plt.subplots(figsize=(9, 0.32 * len(rows) + 1.2), layout="constrained")
+    middle = [row["median"] for row in rows]
+    errors = [[row["median"] - row["low"] for row in rows], [row["high"] - row["median"] for row in rows]]
+    axes.barh(range(len(rows)), middle, xerr=errors, color="#4878a8", ecolor="#333333", height=0.6)
+    for place, row in enumerate(rows):
+        if row["must"]:
+            sign, limit = row["must"].split()
+            color = "#c44e52" if sign == ">=" else "#dd8452"
+            axes.plot([float(limit)] * 2, [place - 0.4, place + 0.4], color=color, lw=2)
+    axes.set_yticks(range(len(rows)), [row["what"] for row in rows], fontsize=8)
+    axes.set_xlabel("ratio of times measured in turns (red: at least, orange: at most)")
+    axes.axvline(1, color="#999999", lw=0.8)
+    axes.margins(y=0.01)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.savefig(file, dpi=130)
+
+
+def report(rows: list[dict], cores: int, complete: bool, out: Path):
+    """Prints the table, and writes it as JSON and as a picture; one that is not complete beside the last that was."""
+    if not rows:
+        return
+    if not complete:
+        out = out.with_name(f"{out.name}_stopped")
+    print("\n" + table(rows))
+    figures = {"cores": cores, "machine": platform.processor() or platform.machine(), "rows": rows}
+    out.with_suffix(".json").write_text(json.dumps(figures, indent=1))
+    draw(rows, out.with_suffix(".png"))
+    print(f"\nwritten: {out.with_suffix('.json')}, {out.with_suffix('.png')}")
