@@ -90,6 +90,7 @@ class Walk(ag.AbstractSimulator):
     descriptor_high: tuple[float, ...] = eqx.field(static=True, default=(1.0, 1.0))
     episode_descriptor: Literal["mean", "final"] = eqx.field(static=True, default="final")
     lanes: bool | None = eqx.field(static=True, default=None)
+    short_reset: bool = eqx.field(static=True, default=True)
 
     def reset(self, key: Key[Array, ""]) -> SimulatorState:
         place = self.noise * jax.random.normal(key, (2,))

@@ -15,6 +15,7 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
+from asciime_gym.tasks._lane_blocks import one_kernel
 from asciime_gym.tasks._lane_rules import MOVES, RULES
 from asciime_gym.tasks.lanes import CALLS, CONTROL, lanes
 
@@ -538,3 +539,18 @@ def test_random_programs(program: list[tuple[Any, ...]], seed: int) -> None:
 @given(program=PROGRAM, seed=st.integers(0, 2**31), n=st.sampled_from([1, 5, 64]))
 def test_many_random_programs(program: list[tuple[Any, ...]], seed: int, n: int) -> None:
     same_as_vmap(program, seed, n)
+
+
+def test_one_kernel() -> None:
+    """Takes and gives trees, keys among them; what it calls is part of the one kernel."""
+
+    def function(key: Any, parts: dict[str, Any]) -> Any:
+        noise = jax.random.normal(key, (3,))
+        return {"moved": jnp.linalg.norm(parts["x"] + noise), "noise": noise}, jnp.roll(parts["x"], 1)
+
+    keys, parts = jax.random.split(jax.random.key(0), 5), {"x": draw((5, 3), np.float32)}
+    program = jax.jit(lambda *rows: lax.map(lambda row: one_kernel(function)(*row), rows))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6),
+                 program(keys, parts), jax.vmap(function)(keys, parts))  # fmt: skip
+    calls = [line for line in program.lower(keys, parts).as_text().splitlines() if "call @function(" in line]
+    assert len(calls) == 1 and "xla_cpu_small_call" in calls[0]

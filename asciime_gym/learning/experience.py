@@ -13,7 +13,7 @@ from .._policy import MLP
 from .._spread import apart, each_row, spread
 from ..tasks._task import AbstractSimulator, SimulatorState
 from ..tasks.lanes import lanes
-from ..tasks.rollout import TILE, _reset, _step
+from ..tasks.rollout import TILE, _reset, _step, beginnings
 
 
 class Actors(eqx.Module):
@@ -57,8 +57,7 @@ def tile_size(environments: int) -> int:
 
 def open_worlds(simulator: AbstractSimulator, key: Key[Array, ""], tiles: int, size: int) -> Worlds:
     """Environments at the beginning of an episode."""
-    # One after the other in a tile, as episodes begin: soonest compiled.
-    begin = lambda keys, _: jax.lax.map(partial(_reset, simulator), keys)
+    begin = lambda keys, _: beginnings(simulator, keys)
     at_once = lambda keys, _: jax.vmap(partial(_reset, simulator))(keys)
     keys = jax.random.split(key, (tiles, size))
     start = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, -1), each_row(begin, keys, at_once=at_once))

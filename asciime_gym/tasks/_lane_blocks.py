@@ -12,6 +12,7 @@ blocks, calls again, of so few operations that none can come to that: eleven tim
 Without calls XLA might also take minutes to fuse a long program.
 """
 
+import functools
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
@@ -108,8 +109,31 @@ def call(
         body(program, inner)
         return [inner[x] for x in outputs]
 
-    with set_xla_metadata(**attributes):
-        values.update(zip(outputs, jax.jit(lane_kernel)(*[values[x] for x in inputs]), strict=True))
+    results = as_call(lane_kernel, attributes)(*[values[x] for x in inputs])
+    values.update(zip(outputs, results, strict=True))
+
+
+def one_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of small arrays as one kernel, which is compiled and started sooner than the many it would be.
+
+    The compiler takes no scatter into one, nor a linear solver.
+    """
+    return as_call(function, CALL | ONE_KERNEL)
+
+
+def as_call(function: Callable[..., Any], attributes: dict[str, str]) -> Callable[..., Any]:
+    """The function as a call with these attributes, which what is inside of it does not have."""
+
+    @functools.wraps(function)
+    def plain(*args: Any) -> Any:
+        with set_xla_metadata(**dict.fromkeys(CALL | ONE_KERNEL)):
+            return function(*args)
+
+    def call(*args: Any) -> Any:
+        with set_xla_metadata(**attributes):
+            return jax.jit(plain)(*args)
+
+    return call
 
 
 def compute(wanted: Sequence[Lane], values: Values, constant: Constant, n: int) -> None:

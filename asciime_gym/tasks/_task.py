@@ -146,6 +146,7 @@ class AbstractSimulator(AbstractTask):
 
     episode_descriptor: eqx.AbstractVar[Literal["mean", "final"]]  # of the alive steps' descriptors
     lanes: eqx.AbstractVar[bool | None]  # whether episodes step in lanes; None: where that is faster, on a CPU
+    short_reset: eqx.AbstractVar[bool]  # whether a CPU's compiler can make one kernel of `reset` (see `one_kernel`)
 
     @abc.abstractmethod
     def reset(self, key: Key[Array, ""]) -> SimulatorState: ...

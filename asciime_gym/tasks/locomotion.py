@@ -53,6 +53,7 @@ class Locomotion(AbstractSimulator):
     descriptor_high: tuple[float, ...] = eqx.field(static=True)
     episode_descriptor: Literal["mean", "final"] = eqx.field(static=True)
     lanes: bool | None = eqx.field(static=True, default=None)
+    short_reset: bool = eqx.field(static=True, default=False)
 
     @property
     def robot(self) -> Robot:
@@ -189,4 +190,5 @@ def make_task(
         descriptor_high=(1.0,) * dims or (ARENA, ARENA),
         episode_descriptor="mean" if dims else "final",
         lanes=False if lanes is None and backend != "spring" else lanes,
+        short_reset=backend == "spring",  # others solve linear systems, and scatter
     )

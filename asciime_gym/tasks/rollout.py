@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from .._compile import by_platform
 from .._policy import in_two
 from .._spread import device_count, spread
+from ._lane_blocks import one_kernel
 from ._task import AbstractSimulator, Evaluation, SimulatorState, Trajectory
 from .lanes import lanes
 
@@ -73,6 +74,12 @@ _reset = eqx.filter_jit(lambda simulator, key: simulator.reset(key))
 _step = eqx.filter_jit(lambda simulator, state, action: simulator.step(state, action))
 
 
+def beginnings(simulator: AbstractSimulator, keys: Key[Array, " batch"]) -> SimulatorState:
+    """Episodes' beginnings on a CPU: they are few, and one after the other is soonest compiled."""
+    reset = partial(_reset, simulator)
+    return jax.lax.map(one_kernel(reset) if simulator.short_reset else reset, keys)
+
+
 def _tile(
     simulator: AbstractSimulator,
     in_lanes: bool,
@@ -87,9 +94,8 @@ def _tile(
     genotypes, keys = genotypes[jnp.maximum(rows, 0)], keys[jnp.maximum(rows, 0)]
     prepare, apply = in_two(simulator.policy)
     prepared, act = jax.vmap(prepare)(genotypes), jax.vmap(apply, (0, -1), -1)
-    # Beginnings are few: one after the other is soonest compiled.
-    reset, step = partial(_reset, simulator), partial(_step, simulator)
-    start = jax.lax.map(reset, keys) if in_lanes else jax.vmap(reset)(keys)
+    step = partial(_step, simulator)
+    start = beginnings(simulator, keys) if in_lanes else jax.vmap(partial(_reset, simulator))(keys)
     start = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), start)
     step_all = lanes(step) if in_lanes else jax.vmap(step, -1, -1)
 
