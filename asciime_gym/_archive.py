@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
-from scipy.spatial import KDTree
 
 from ._overwrite import overwrite
+from ._programs import kept_bytes
 
 EMPTY = -1  # operator and evaluation numbers of an empty cell
 
@@ -102,7 +102,15 @@ def empty_archive(
 
 @functools.cache
 def _unit_centroids(cells: int, dims: int) -> np.ndarray:
-    """k-means on uniform samples of the unit cube, from a fixed seed: the same for every run that asks."""
+    """The same for every run that asks."""
+    data = kept_bytes(f"centroids-{cells}-{dims}", lambda: _k_means(cells, dims).tobytes())
+    return np.frombuffer(data, np.float64).reshape(cells, dims)
+
+
+def _k_means(cells: int, dims: int) -> np.ndarray:
+    """Centres of uniform samples of the unit cube, from a fixed seed."""
+    from scipy.spatial import KDTree  # takes a while, and a start that finds centroids kept does not need it
+
     samples = np.random.default_rng(0).random((max(50_000, 8 * cells), dims))
     centroids = samples[:cells]
     for _ in range(25):

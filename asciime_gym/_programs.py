@@ -2,7 +2,8 @@
 
 JAX keeps what it has compiled, but finds it by the program, which has to be traced first; with a robot in it that is
 most of a start. So the program itself is kept, too, under a name made of all that tracing depends on: the arguments'
-shapes and plain values, the devices, the settings of JAX, and the files of this package and of the simulator.
+shapes and plain values, the devices, the settings of JAX, and the files of this package and of the simulator. Other
+things that every start would make anew are kept beside them.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from jax import export
 from ._versions import version
 
 PACKAGES = ("asciime_gym", "brax")  # whose files make a program
-LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "mujoco", "mujoco-mjx")  # whose versions do
+LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "mujoco", "mujoco-mjx")  # whose versions do
 SETTINGS = (
     "jax_default_matmul_precision",
     "jax_default_prng_impl",
@@ -129,22 +130,44 @@ def _sources() -> str:
     return f"{files}{[f'{name} {version(name)}' for name in LIBRARIES]}"
 
 
+def kept_bytes(name: str, make: Callable[[], bytes]) -> bytes:
+    """What `make` returns, which depends on its name and the code alone: made once where programs are kept."""
+    if _folder is None:
+        return make()
+    file = _folder / f"{name}-{hashlib.sha256(_sources().encode()).hexdigest()}.bytes"
+    blob = _read_bytes(file)
+    if blob is None:
+        blob = make()
+        _write_bytes(file, blob)
+    return blob
+
+
 def _read(file: Path) -> export.Exported | None:
     """The program in a file; `None` where there is none, or it is not as it was written."""
     try:
-        data = file.read_bytes()
-        digest, blob = data[:32], data[32:]
-        if hashlib.sha256(blob).digest() != digest:
-            return None
-        return export.deserialize(bytearray(blob))
+        blob = _read_bytes(file)
+        return None if blob is None else export.deserialize(bytearray(blob))
     except Exception:  # whatever is wrong with a cache: do without
         return None
 
 
 def _write(file: Path, exported: export.Exported):
     """Keeps a program; that it cannot be kept is no reason not to run it."""
-    with contextlib.suppress(OSError, ImportError):
-        blob = bytes(exported.serialize())
+    with contextlib.suppress(ImportError):
+        _write_bytes(file, bytes(exported.serialize()))
+
+
+def _read_bytes(file: Path) -> bytes | None:
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return None
+    digest, blob = data[:32], data[32:]
+    return blob if hashlib.sha256(blob).digest() == digest else None
+
+
+def _write_bytes(file: Path, blob: bytes):
+    with contextlib.suppress(OSError):
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         try:
             with open(handle, "wb") as temporary:

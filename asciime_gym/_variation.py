@@ -115,5 +115,5 @@ def while_alive(function: Callable[..., Array], alive: Bool[Array, " time"], sli
     def cut(length: int) -> Callable[..., Array]:
         return lambda *sequences: function(*[sequence[:length] for sequence in sequences])
 
-    enough = jnp.searchsorted(jnp.array(lengths), life)
+    enough = jnp.sum(jnp.array(lengths[:-1]) < life)
     return jax.lax.switch(enough, [cut(length) for length in lengths], *sequences)

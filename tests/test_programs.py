@@ -12,7 +12,7 @@ import pytest
 from helpers import Walk
 
 import asciime_gym as ag
-from asciime_gym import _programs
+from asciime_gym import _archive, _programs
 from asciime_gym._compile import compiled
 
 
@@ -143,3 +143,18 @@ def test_a_robot_starts_again_without_its_simulator_and_to_the_same_bits(tmp_pat
     alone, _, log = run(str(tmp_path / "one"), "one core")  # what was returned is no other program's than what was made
     kept = len(list((tmp_path / "one").rglob("*.program")))
     assert alone == never and log.count("Finished XLA compilation of jit(call)") == kept > 0
+
+
+def test_centroids_are_kept(folder, monkeypatch):
+    made, makes = _archive._k_means, []
+    monkeypatch.setattr(_archive, "_k_means", lambda *size: makes.append(size) or made(*size))
+    find = _archive._unit_centroids.__wrapped__  # as in another process: nothing remembered but the file
+    expected = made(20, 2)
+    for _ in range(2):
+        np.testing.assert_array_equal(find(20, 2), expected)
+    assert makes == [(20, 2)]
+    np.testing.assert_array_equal(find(20, 1), made(20, 1))
+    (file,) = folder.glob("centroids-20-2-*.bytes")
+    file.write_bytes(file.read_bytes()[:-8])
+    np.testing.assert_array_equal(find(20, 2), expected)
+    assert makes == [(20, 2), (20, 1), (20, 2)]

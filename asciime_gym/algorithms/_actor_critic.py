@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from .._archive import Archive
@@ -192,7 +193,7 @@ class AbstractActorCritic(AbstractAlgorithm):
         none = jnp.full((counts[0], problem.descriptor_size), jnp.nan)
         offspring = Offspring(
             genotype=jnp.concatenate([varied, taught, injected]),
-            operator=jnp.repeat(jnp.array([1, 2, 3]), jnp.array(counts), total_repeat_length=self.batch_size),
+            operator=jnp.asarray(np.repeat([1, 2, 3], counts), jnp.int32),
             candidate=jnp.ones(self.batch_size, bool),
             life=jnp.concatenate(
                 [varied_life, archive.elites.steps[parents], jnp.full(counts[2], problem.episode_length)]

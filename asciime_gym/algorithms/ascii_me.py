@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -123,11 +124,7 @@ class AsciiME(AbstractAlgorithm):
         taught, taught_life = self._ascii_offspring(problem, archive, state, ascii_key, ascii_count)
         offspring = Offspring(
             genotype=jnp.concatenate([varied, taught]),
-            operator=jnp.repeat(
-                jnp.array([1, 2]),
-                jnp.array([iso_line_count, ascii_count]),
-                total_repeat_length=self.batch_size,
-            ),
+            operator=jnp.asarray(np.repeat([1, 2], [iso_line_count, ascii_count]), jnp.int32),
             candidate=jnp.ones(self.batch_size, bool),
             life=jnp.concatenate([varied_life, taught_life]),
             target=None,
