@@ -17,6 +17,15 @@ from asciime_gym._process import prepare  # noqa: E402
 prepare()  # compiled programs are kept between test runs
 
 
+# Files that take minutes come first, so that at the end no worker is alone with one of them.
+LONG = ("test_tasks", "test_kill", "test_promises", "test_hostile_files", "test_lanes", "test_gymnasium_vector",
+        "test_shipped", "test_actor_critic", "test_devices", "test_processes", "test_learning")  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]):
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+
+
 MAPS = Path("/proc/self/maps")
 MANY = 15_000  # mappings of memory; Linux allows a process 65,530, and each compiled program takes some
 

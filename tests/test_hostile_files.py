@@ -450,15 +450,15 @@ print(json.dumps(outcomes))
 @pytest.mark.slow
 @pytest.mark.parametrize("loader", LOADERS)
 def test_bytes_flipped_by_somebody_who_knows_the_digest(loader, whole, tmp_path):
-    """250 files a reader whose digest is right: refused, or loaded as bare h5py reads them; the process goes on."""
-    command = [sys.executable, "-W", "ignore", "-c", HARNESS, str(whole), str(tmp_path / "flipped.h5"), loader, "250"]
+    """150 files a reader whose digest is right: refused, or loaded as bare h5py reads them; the process goes on."""
+    command = [sys.executable, "-W", "ignore", "-c", HARNESS, str(whole), str(tmp_path / "flipped.h5"), loader, "150"]
     here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=here)
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
     print(outcomes)
-    assert sum(outcomes.values()) - outcomes["bytes"] == 250
-    assert outcomes["refused"] > 50 and outcomes["right"] > 50 and outcomes["wrong"] == 0, outcomes
+    assert sum(outcomes.values()) - outcomes["bytes"] == 150
+    assert outcomes["refused"] > 30 and outcomes["right"] > 30 and outcomes["wrong"] == 0, outcomes
     assert outcomes["bytes"] < 2**30
 
 

@@ -188,7 +188,7 @@ def test_a_robot_exports_for_cpu_and_cuda(algorithm):
 
 
 @pytest.mark.slow
-@ON_ROBOTS
+@pytest.mark.parametrize("algorithm", ["map_elites", "ascii_me", "pga_me"], indirect=True)  # PPGA compiles for minutes
 def test_a_robot_fits_as_it_is_driven_by_hand(algorithm):
     """`fit` = ask, evaluate, tell, bit for bit, with real physics."""
     task = ag.make_task("hopper_uni", episode_length=40, policy=algorithm.default_policy)
