@@ -334,13 +334,13 @@ def options() -> argparse.Namespace:
 
 def measure(bench: Bench, args: argparse.Namespace, folder: Path):
     with ExitStack() as stack:
-        worker = lambda *kind: stack.enter_context(Worker(*kind))
+        worker = lambda *kind, **more: stack.enter_context(Worker(*kind, **more))
         plain, core = worker("plain", 1, CORES), worker("ours", 1, 1)
         ours = {"one": worker("ours", 1, CORES), "all": worker("ours", CORES, CORES)}
         if not args.quick:
             ours["core"] = core
         if "physics" in args.parts:
-            alone = worker("plain", 1, 1), core
+            alone = worker("plain", 1, 1, first=CORES - 1), core  # each on a core of its own, where it compiles, too
             if args.quick:
                 physics(bench, ("hopper",), *alone, (128,), {})
             else:
