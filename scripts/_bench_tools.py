@@ -25,6 +25,7 @@ class Worker:
         script: str = "_bench_worker.py",
         first: int = 0,
     ):
+        self.programs = way, devices, script  # workers alike in these run the same programs
         self.name = f"{way}, {devices} device{'s'[: devices > 1]}, {cores} core{'s'[: cores > 1]}"
         command = [sys.executable, str(HERE / script), way, str(devices), str(cores)]
         command += [str(first)] if first else []
@@ -59,6 +60,18 @@ class Worker:
         raise RuntimeError(f"the worker ({self.name}) ended before it answered; its message is above")
 
 
+def waves(sides: dict[str, tuple[Worker, dict]]) -> list[dict[str, tuple[Worker, dict]]]:
+    """The sides in groups: what one compiles, those of later groups find kept."""
+    groups: list[dict] = []
+    for name, (worker, request) in sides.items():
+        program = worker.programs, json.dumps(request)
+        free = next((group for group in groups if program not in group), None)
+        if free is None:
+            groups.append(free := {})
+        free[program] = name
+    return [{name: sides[name] for name in group.values()} for group in groups]
+
+
 def together(workers: list[Worker], request: dict) -> list[dict]:
     """The answers of several to the same request, at the same time."""
     for worker in workers:
@@ -79,12 +92,13 @@ class Bench:
         self, sides: dict[str, tuple[Worker, dict]], rounds: int | None = None
     ) -> tuple[dict[str, list[float]], dict[str, dict]]:
         """Seconds of each side, round by round, and the last answer of each; more rounds where they are short."""
-        for worker, request in sides.values():
-            worker.send(request)  # all compile at once
-        for name, (worker, request) in sides.items():
-            answer = worker.answer()
-            if "first" in answer:  # not compiled for an earlier row
-                self.say(f"  {request['case']}, {name}: compiled and run in {answer['first']:.1f} s")
+        for some in waves(sides):
+            for worker, request in some.values():
+                worker.send(request)  # these compile at once
+            for name, (worker, request) in some.items():
+                answer = worker.answer()
+                if "first" in answer:  # not compiled for an earlier row
+                    self.say(f"  {request['case']}, {name}: compiled and run in {answer['first']:.1f} s")
         seconds, answers = {name: [] for name in sides}, {}
         rounds, done, begin = rounds or self.rounds, 0, time.monotonic()
         while done < rounds or (done < MORE * rounds and time.monotonic() - begin < self.seconds):

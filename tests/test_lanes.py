@@ -128,6 +128,10 @@ FLOAT = {  # functions of x [3, 4], float32
     ),
     "batched_matmul": lambda x: jax.vmap(jnp.dot)(x, x * 2),
     "matmul_large": lambda x: jnp.full((64, 4), 0.5) @ x.T @ jnp.full((3, 64), 0.1),
+    "matmul_mixed": lambda x: (
+        jnp.einsum("bi,bi->b", x, jnp.sign(x).astype(jnp.int32), preferred_element_type=jnp.float32),
+        jnp.einsum("bi,ci->bc", x > 0, x), jnp.arange(3) @ x,
+    ),
     "matmul_wider": lambda x: lax.dot(
         x.astype(jnp.bfloat16), x.T.astype(jnp.bfloat16), preferred_element_type=jnp.float32
     ),

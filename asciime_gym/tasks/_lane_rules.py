@@ -7,10 +7,11 @@ cannot help.
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jax import lax
+from jax import numpy as jnp
 from jax.extend.core import JaxprEqn, Primitive
 
 from ._lane_arrays import array, scalars, together
@@ -52,14 +53,21 @@ def reduction(primitive: Primitive) -> Callable[..., Any]:
     return rule
 
 
+def converted(scope: Scope, x: np.ndarray, old: Any, new: Any) -> np.ndarray:
+    params = {"new_dtype": new, "weak_type": False, "sharding": None}
+    convert = functools.partial(scope.apply, lax.convert_element_type_p, params)
+    return x if old == new else array(map(convert, scalars(x).flat), x.shape)
+
+
 def dot_general(scope: Scope, eqn: JaxprEqn, a: np.ndarray, b: np.ndarray) -> Any:
     (ac, bc), (ab, bb) = eqn.params["dimension_numbers"]
     out: Any = eqn.outvars[0].aval
-    avals: list[Any] = [v.aval for v in eqn.invars]
-    if any(x.dtype != out.dtype for x in avals) or out.size * math.prod(a.shape[i] for i in ac) > DOT_LIMIT:
+    dtypes = [v.aval.dtype for v in cast(list[Any], eqn.invars)]
+    if jnp.result_type(*dtypes) != out.dtype or out.size * math.prod(a.shape[i] for i in ac) > DOT_LIMIT:
         return NotImplemented
     if not a.size * b.size:
         return np.zeros(out.shape, out.dtype)
+    a, b = (converted(scope, x, dtype, out.dtype) for x, dtype in zip((a, b), dtypes, strict=True))
     a_free = [i for i in range(a.ndim) if i not in (*ac, *ab)]
     b_free = [i for i in range(b.ndim) if i not in (*bc, *bb)]
     batch = math.prod(a.shape[i] for i in ab)
