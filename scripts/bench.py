@@ -15,10 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from _bench_tools import MORE, Bench, Worker, each, per_second, ratios, report, together
+from _bench_tools import Bench, Worker, each, per_second, ratios, report, together
 
 # The six algorithms, and the rows of a generation of which all their evaluations are timed
 BATCH = {"ascii_me": 512, "map_elites": 512, "pga_me": 256, "dcrl_me": 256, "memes": 504, "ppga": 300}
@@ -52,7 +53,9 @@ def devices_rows(bench: Bench, what: str, seconds: dict[str, list[float]], answe
         bench.row(f"{what}, {CORES} cores against 1", ratios(seconds["core"], seconds["all"]), ">= 1.8", "2", "x")
 
 
-def physics(bench: Bench, robots, plain: Worker, core: Worker, sizes, ours: dict[str, Worker]):
+def physics(
+    bench: Bench, robots, plain: Worker, core: Worker, sizes, ours: dict[str, Worker], others: Sequence[Worker] = ()
+):
     """Steps of the environment only; one core, then one device against one per core."""
     for robot in robots:
         must, aim = PHYSICS[robot]
@@ -74,23 +77,20 @@ def physics(bench: Bench, robots, plain: Worker, core: Worker, sizes, ours: dict
         )
         if ours:
             devices_rows(bench, f"physics of {robot}", seconds, answers)
-    if ours:
-        ceilings(bench, robots, core)
-
-
-def ceilings(bench: Bench, robots, core: Worker):
-    """What the cores can give at all: processes that share nothing, one on each core, against one of them alone."""
-    with ExitStack() as stack:
-        others = [stack.enter_context(Worker("ours", 1, 1, first=number)) for number in range(1, CORES)]
-        for robot in robots:
             request = {"case": "physics", "robot": robot, "batch": 512, "steps": 250}
-            both = lambda request=request: max(answer["seconds"] for answer in together([core, *others], request))
-            together([core, *others], request)  # compiles
-            alone, crowd = zip(
-                *((core.run(**request)["seconds"], both()) for _ in range(MORE * bench.rounds)), strict=True
-            )
-            what = f"physics of {robot}, {CORES} processes against 1 (what the machine gives)"
-            bench.row(what, [CORES * a / b for a, b in zip(alone, crowd, strict=True)], unit="x")
+            ceiling(bench, f"physics of {robot}", request, [core, *others])
+
+
+def ceiling(bench: Bench, what: str, request: dict, cores: list[Worker]):
+    """What the cores can give at all: processes that share nothing, one on each core, against one of them alone."""
+    for worker in cores:
+        worker.run(**request)  # compiles, or finds it compiled
+    alone, crowd = [], []
+    for _ in range(bench.rounds):
+        alone.append(cores[0].run(**request)["seconds"])
+        crowd.append(max(answer["seconds"] for answer in together(cores, request)))
+    what = f"{what}, {CORES} processes against 1 (what the machine gives)"
+    bench.row(what, [CORES * a / b for a, b in zip(alone, crowd, strict=True)], unit="x")
 
 
 def learn(bench: Bench, worker: Worker, folder: Path, algorithm: str, task: str) -> str:
@@ -119,7 +119,14 @@ def best_size(bench: Bench, worker: Worker, request: dict, sizes) -> int:
 
 
 def generations(
-    bench: Bench, folder: Path, algorithm: str, tasks, sizes, operator: bool, plain: Worker, ours: dict[str, Worker]
+    bench: Bench,
+    folder: Path,
+    algorithm: str,
+    tasks,
+    sizes,
+    plain: Worker,
+    ours: dict[str, Worker],
+    others: Sequence[Worker] = (),
 ):
     """Whole generations, and ASCII's variation alone, after some learning."""
     for task in tasks:
@@ -131,8 +138,10 @@ def generations(
         asked = [f">= {GENERATION[task][0]}", f"{GENERATION[task][1]}"] if algorithm == "ascii_me" else []
         against_plain(bench, request, seconds, size, *asked)
         devices_rows(bench, f"generation of {algorithm} on {task}", seconds, answers)
-        if operator and algorithm == "ascii_me" and task in ("hopper_uni", "ant_omni"):
-            variation(bench, request, task, plain, ours)
+        if "core" in ours and algorithm == "ascii_me":
+            ceiling(bench, f"generation of {algorithm} on {task}", whole, [ours["core"], *others])
+            if task in ("hopper_uni", "ant_omni"):
+                variation(bench, request, task, plain, ours)
 
 
 def slow_generations(bench: Bench, folder: Path, algorithm: str, tasks, plain: Worker, all_cores: Worker):
@@ -339,17 +348,18 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
         ours = {"one": worker("ours", 1, CORES), "all": worker("ours", CORES, CORES)}
         if not args.quick:
             ours["core"] = core
+        others = [] if args.quick else [worker("ours", 1, 1, first=number) for number in range(1, CORES)]
         if "physics" in args.parts:
             alone = worker("plain", 1, 1, first=CORES - 1), core  # each on a core of its own, where it compiles, too
             if args.quick:
                 physics(bench, ("hopper",), *alone, (128,), {})
             else:
-                physics(bench, PHYSICS, *alone, (64, 256, 1024), ours)
+                physics(bench, PHYSICS, *alone, (64, 256, 1024), ours, others)
         if "generations" in args.parts:
             for algorithm in args.algorithms:
                 if algorithm in ANY_SIZE:
                     sizes = (512,) if args.quick else (64, 256)
-                    generations(bench, folder, algorithm, args.tasks, sizes, not args.quick, plain, ours)
+                    generations(bench, folder, algorithm, args.tasks, sizes, plain, ours, others)
                 else:
                     slow_generations(bench, folder, algorithm, args.tasks, plain, ours["all"])
         later = {"scaling", "checkpoints"} & set(args.parts)
