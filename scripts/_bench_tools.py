@@ -128,6 +128,15 @@ class Bench:
         self.say(f"{what}: {middle:.2f}{unit}{spread}{asked}   {note}")
 
 
+def taken_away() -> tuple[int, int]:
+    """Time that the cores were wanted for, and how much of it a virtual machine's host gave to others; Linux only."""
+    statistics_file = Path("/proc/stat")
+    if not statistics_file.exists():
+        return 0, 0
+    user, nice, system, _, _, irq, softirq, steal = map(int, statistics_file.read_text().split()[1:9])
+    return user + nice + system + irq + softirq + steal, steal
+
+
 def each(workers: dict[str, Worker], request: dict) -> dict[str, tuple[Worker, dict]]:
     """Sides that do the same."""
     return {name: (worker, request) for name, worker in workers.items()}

@@ -9,6 +9,7 @@ both; what is printed is the median of the rounds and, in brackets, the lowest a
 """
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from _bench_tools import Bench, Worker, each, per_second, ratios, report, together
+from _bench_tools import HERE, Bench, Worker, each, per_second, ratios, report, taken_away, together
 
 # The six algorithms, and the rows of a generation of which all their evaluations are timed
 BATCH = {"ascii_me": 512, "map_elites": 512, "pga_me": 256, "dcrl_me": 256, "memes": 504, "ppga": 300}
@@ -234,13 +235,15 @@ def starts(bench: Bench, folder: Path, tasks):
     for task in tasks:
         with tempfile.TemporaryDirectory(dir=folder) as cache:
             for name, limit in (("cold", "<= 30"), ("warm", "<= 8")):
-                command = [sys.executable, "-m", "asciime_gym", "run", "--algorithm", "ascii_me", "--task", task]
-                command += ["--evaluations", "512", "--out", str(folder / "start.h5"), "--overwrite"]
+                command = [sys.executable, str(HERE / "_bench_start.py"), "run", "--algorithm", "ascii_me"]
+                command += ["--task", task, "--evaluations", "512", "--out", str(folder / "start.h5"), "--overwrite"]
                 begin = time.perf_counter()
-                subprocess.run(
-                    command, check=True, env={**os.environ, "ASCIIME_CACHE": cache}, stdout=subprocess.DEVNULL
-                )
-                bench.row(f"first generation on {task}, {name} start", [time.perf_counter() - begin], limit, "", " s")
+                surroundings = {**os.environ, "ASCIIME_CACHE": cache}
+                done = subprocess.run(command, check=True, env=surroundings, stdout=subprocess.PIPE, text=True)
+                seconds = time.perf_counter() - begin
+                parts = json.loads(done.stdout.rpartition("@")[2])
+                note = ", ".join(f"{part} {spent:.1f} s" for part, spent in parts.items())
+                bench.row(f"first generation on {task}, {name} start", [seconds], limit, "", " s", note)
 
 
 def gymnasium(bench: Bench, robots, count: int = 256, steps: int = 1000, few_steps: int = 200):
@@ -383,12 +386,17 @@ def main():
     args = options()
     args.out.parent.mkdir(parents=True, exist_ok=True)
     bench = Bench(args.rounds, seconds=10.0 if args.quick else 60.0)
-    complete = False
+    complete, before = False, taken_away()
     try:
         with tempfile.TemporaryDirectory() as folder:
             measure(bench, args, Path(folder))
         complete = True
     finally:  # what was measured is not lost to Ctrl-C or an error
+        wanted, lost = (now - then for now, then in zip(taken_away(), before, strict=True))
+        if wanted:
+            bench.row(
+                "share of the cores' time that the machine's host gave to others", [100 * lost / wanted], unit=" %"
+            )
         report(bench.rows, CORES, complete, args.out)
 
 
