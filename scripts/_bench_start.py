@@ -21,9 +21,9 @@ EVENTS = {
 def main():
     longest = dict.fromkeys(EVENTS.values(), 0.0)
 
-    def listen(event: str, seconds: float, **_):
+    def listen(event: str, duration_secs: float, **_: str | int):
         if event in EVENTS:  # a program's time contains that of the smaller ones it is made of
-            longest[EVENTS[event]] = max(longest[EVENTS[event]], seconds)
+            longest[EVENTS[event]] = max(longest[EVENTS[event]], duration_secs)
 
     monitoring.register_event_duration_secs_listener(listen)
     from asciime_gym.__main__ import main as asciime
