@@ -57,7 +57,7 @@ def test_rows_are_dealt_to_and_fro(devices):
         assert np.array_equal(_collect(dealt, devices, count), rows)
 
 
-@pytest.mark.parametrize("devices", [2, 3])
+@pytest.mark.parametrize("devices", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_number_of_devices_does_not_matter(devices):
     """The batch is three tiles: two devices do not divide them, three do not divide the offspring of one operator."""
     one, several = outcome(1), outcome(devices)

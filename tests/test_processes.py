@@ -58,6 +58,7 @@ def play(processes: int, folder: Path, *words: str) -> list[list[str]]:
     return [own(text) for text in texts]
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_archive_that_one_makes(tmp_path):
     (alone,) = play(1, tmp_path)
     both = play(2, tmp_path)

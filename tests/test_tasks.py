@@ -22,6 +22,7 @@ TABLE = {  # observation, action, parameters, descriptor, bound, length of the d
 FEET = {"walker2d_uni": ("foot", "foot_left"), "hopper_uni": ("foot",), "ant_uni": (2, 4, 6, 8)}
 ROWS = 6
 each_task = pytest.mark.parametrize("name", TABLE)
+OTHERS = [name for name in ag.TASKS if name != "hopper_uni"]
 
 
 @each_task
@@ -69,7 +70,7 @@ def shake(tree, seed):
     return jax.tree.map(lambda x: x * (1 + 1e-6 * noise.uniform(-1, 1, x.shape).astype(np.float32)), tree)
 
 
-@each_task
+@pytest.mark.parametrize("name", ["hopper_uni", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def test_every_step_is_braxs_own(name, tasks, played):
     task = tasks[name]
     evaluation, before, after, _ = played(name)
