@@ -7,7 +7,9 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 HERE = Path(__file__).resolve().parent
 MORE = 5  # what takes little time is timed so many times as often, at most
@@ -60,7 +62,30 @@ class Worker:
         raise RuntimeError(f"the worker ({self.name}) ended before it answered; its message is above")
 
 
-def waves(sides: dict[str, tuple[Worker, dict]]) -> list[dict[str, tuple[Worker, dict]]]:
+class Crowd:
+    """Processes that share nothing and do the same at the same time, as one side: it takes as long as the slowest."""
+
+    def __init__(self, workers: Sequence[Worker]):
+        self.workers, self.programs = workers, workers[0].programs
+
+    def send(self, request: dict):
+        for worker in self.workers:
+            worker.send(request)
+
+    def answer(self) -> dict:
+        answers = [worker.answer() for worker in self.workers]
+        kind = "first" if any("first" in answer for answer in answers) else "seconds"
+        return {**answers[0], kind: max(answer.get(kind, 0.0) for answer in answers)}
+
+    def run(self, **request) -> dict:
+        self.send(request)
+        return self.answer()
+
+
+Side: TypeAlias = tuple[Worker | Crowd, dict]  # who does what
+
+
+def waves(sides: Mapping[str, Side]) -> list[dict[str, Side]]:
     """The sides in groups: what one compiles, those of later groups find kept."""
     groups: list[dict] = []
     for name, (worker, request) in sides.items():
@@ -70,13 +95,6 @@ def waves(sides: dict[str, tuple[Worker, dict]]) -> list[dict[str, tuple[Worker,
             groups.append(free := {})
         free[program] = name
     return [{name: sides[name] for name in group.values()} for group in groups]
-
-
-def together(workers: list[Worker], request: dict) -> list[dict]:
-    """The answers of several to the same request, at the same time."""
-    for worker in workers:
-        worker.send(request)
-    return [worker.answer() for worker in workers]
 
 
 class Bench:
@@ -89,7 +107,7 @@ class Bench:
         print(f"[{time.monotonic() - self.begin:5.0f} s] {text}", flush=True)
 
     def times(
-        self, sides: dict[str, tuple[Worker, dict]], rounds: int | None = None
+        self, sides: Mapping[str, Side], rounds: int | None = None
     ) -> tuple[dict[str, list[float]], dict[str, dict]]:
         """Seconds of each side, round by round, and the last answer of each; more rounds where they are short."""
         for some in waves(sides):
@@ -137,7 +155,7 @@ def taken_away() -> tuple[int, int]:
     return user + nice + system + irq + softirq + steal, steal
 
 
-def each(workers: dict[str, Worker], request: dict) -> dict[str, tuple[Worker, dict]]:
+def each(workers: Mapping[str, Worker | Crowd], request: dict) -> dict[str, Side]:
     """Sides that do the same."""
     return {name: (worker, request) for name, worker in workers.items()}
 
