@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.spatial import KDTree
 
 from ._buffer import Buffer
 from ._loop import OPERATOR_NAME
@@ -92,7 +91,11 @@ def check_archive(
     own = np.linalg.norm(places - centres[filled], axis=1)
     # In many dimensions the search is slow, and the more so the more cells a stranger asks for.
     bearable = len(low) <= 8 or len(centres) * len(places) * len(low) < 2**28
-    if len(own) and bearable and (own > KDTree(centres).query(places)[0] + 1e-4).any():
+    if not len(own) or not bearable:
+        return
+    from scipy.spatial import KDTree  # takes a while, and a run that reads no file does not need it
+
+    if (own > KDTree(centres).query(places)[0] + 1e-4).any():
         raise reader.wrong("an elite of the archive does not stand in the cell of its descriptor")
 
 

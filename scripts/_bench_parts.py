@@ -7,10 +7,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from _bench_tools import HERE, Bench, Crowd, Worker, each, per_second, ratios
+from _bench_tools import HERE, Bench, Crowd, Side, Worker, each, per_second, ratios
 
 # The six algorithms, and the rows of a generation of which all their evaluations are timed
 BATCH = {"ascii_me": 512, "map_elites": 512, "pga_me": 256, "dcrl_me": 256, "memes": 504, "ppga": 300}
@@ -49,8 +49,17 @@ def devices_rows(bench: Bench, what: str, seconds: dict[str, list[float]], answe
         bench.row(f"{what}, {CORES} devices, share of that", ratios(crowd, seconds["all"]))
 
 
-def physics(bench: Bench, robots, plain: Worker, core: Worker, sizes, ours: Mapping[str, Worker | Crowd]):
-    """Steps of the environment only; one core, then one device against one per core."""
+def physics(
+    bench: Bench,
+    robots,
+    plain: Worker,
+    core: Worker,
+    sizes,
+    ours: Mapping[str, Worker | Crowd],
+    meanwhile: Sequence[Side] = (),
+):
+    """Steps of the environment only; one core, then one device against one per core. What is to be done `meanwhile` is
+    while the first of them are compiled."""
     for robot in robots:
         must, aim = PHYSICS[robot]
         sides = {
@@ -58,6 +67,8 @@ def physics(bench: Bench, robots, plain: Worker, core: Worker, sizes, ours: Mapp
         }
         sides["ours"] = (core, {"case": "physics", "robot": robot, "batch": 256, "steps": 250})
         sides |= each(ours, {"case": "physics", "robot": robot, "batch": 1024, "steps": 250})
+        bench.prepare(*meanwhile, *(sides[name] for name in ("ours", f"plain {sizes[0]}")))
+        meanwhile = ()
         seconds, answers = bench.times(sides)
         cost = {name: [t / answers[name]["count"] for t in times] for name, times in seconds.items()}
         best = min((name for name in cost if name.startswith("plain")), key=lambda name: statistics.median(cost[name]))
@@ -73,11 +84,25 @@ def physics(bench: Bench, robots, plain: Worker, core: Worker, sizes, ours: Mapp
             devices_rows(bench, f"physics of {robot}", seconds, answers)
 
 
-def learn(bench: Bench, worker: Worker | Crowd, folder: Path, algorithm: str, task: str) -> str:
+def lesson(folder: Path, algorithm: str, task: str) -> dict:
+    """The request to make the file that generations start from."""
     file = str(folder / f"{algorithm}_{task}.h5")
-    bench.say(f"{algorithm} on {task}: learning")
-    worker.run(case="learn", algorithm=algorithm, task=task, batch=BATCH[algorithm], file=file)
-    return file
+    return {"case": "learn", "algorithm": algorithm, "task": task, "batch": BATCH[algorithm], "file": file}
+
+
+def learn(bench: Bench, worker: Worker | Crowd, folder: Path, algorithm: str, task: str) -> str:
+    """The file that generations start from, which is made if it is not there."""
+    request = lesson(folder, algorithm, task)
+    if not Path(request["file"]).exists():
+        bench.say(f"{algorithm} on {task}: learning")
+        bench.prepare((worker, request))
+    return request["file"]
+
+
+def following(folder: Path, algorithm: str, tasks: Sequence[str], task: str, worker: Worker | Crowd) -> list[Side]:
+    """What the worker learns while others compile for this task: the next one."""
+    left = tasks[tasks.index(task) + 1 :]
+    return [(worker, lesson(folder, algorithm, left[0]))] if left else []
 
 
 def best_size(bench: Bench, worker: Worker, request: dict, sizes) -> int:
@@ -87,7 +112,7 @@ def best_size(bench: Bench, worker: Worker, request: dict, sizes) -> int:
     cost, best, ahead = {}, 0, list(sizes)
     while ahead:
         size = ahead.pop(0)
-        worker.run(**{**request, "batch": size})  # compiles
+        bench.prepare((worker, {**request, "batch": size}))
         cost[size] = worker.run(**{**request, "batch": size})["seconds"] / size
         best = min(cost, key=lambda size: cost[size])
         if not ahead:  # the best may be smaller, or larger, still
@@ -112,6 +137,8 @@ def generations(
         file = learn(bench, ours["all"], folder, algorithm, task)
         request = {"algorithm": algorithm, "task": task, "batch": BATCH[algorithm], "file": file}
         whole = {"case": "generation", **request}
+        next_one = following(folder, algorithm, tasks, task, ours["all"])
+        bench.prepare(*next_one, *((plain, {**whole, "batch": size}) for size in sizes), (ours["one"], whole))
         size = best_size(bench, plain, whole, sizes)
         seconds, answers = bench.times({"plain": (plain, {**whole, "batch": size}), **each(ours, whole)})
         asked = [f">= {GENERATION[task][0]}", f"{GENERATION[task][1]}"] if algorithm == "ascii_me" else []
@@ -127,6 +154,7 @@ def slow_generations(bench: Bench, folder: Path, algorithm: str, tasks, plain: W
         file = learn(bench, all_cores, folder, algorithm, task)
         request = {"algorithm": algorithm, "task": task, "batch": BATCH[algorithm], "file": file}
         sides = each({"plain": plain, "all": all_cores}, {"case": "generation", **request})
+        bench.prepare(*following(folder, algorithm, tasks, task, all_cores), sides["plain"])
         seconds, _ = bench.times(sides, min(bench.rounds, SLOW_ROUNDS))
         against_plain(bench, request, seconds, BATCH[algorithm])
 
@@ -211,13 +239,11 @@ def starts(bench: Bench, folder: Path, tasks):
     for task in tasks:
         with tempfile.TemporaryDirectory(dir=folder) as cache:
             for name, limit in (("cold", "<= 30"), ("warm", "<= 8")):
-                command = [sys.executable, str(HERE / "_bench_start.py"), "run", "--algorithm", "ascii_me"]
-                command += ["--task", task, "--evaluations", "512", "--out", str(folder / "start.h5"), "--overwrite"]
-                begin = time.perf_counter()
+                command = [sys.executable, str(HERE / "_bench_start.py"), task, str(time.time())]
                 surroundings = {**os.environ, "ASCIIME_CACHE": cache}
                 done = subprocess.run(command, check=True, env=surroundings, stdout=subprocess.PIPE, text=True)
-                seconds = time.perf_counter() - begin
-                parts = json.loads(done.stdout.rpartition("@")[2])
+                parts = json.loads(done.stdout)
+                seconds = parts.pop("seconds")
                 note = ", ".join(f"{part} {spent:.1f} s" for part, spent in parts.items())
                 bench.row(f"first generation on {task}, {name} start", [seconds], limit, "", " s", note)
 

@@ -1,15 +1,14 @@
-"""A start of the command line that says, besides, what its time went to.
+"""A start, as of the command line: how long until the first generation is there, and what the time went to.
 
-    python scripts/_bench_start.py OPTIONS OF asciime …
+    python scripts/_bench_start.py TASK BEGIN
 
-The last line begins with `@`: seconds of tracing, lowering and compiling the longest program, and of work on all cores.
+BEGIN is the time (seconds since the epoch) at which the process was started. What is printed is JSON: seconds until
+the end of the first generation, of tracing, lowering and compiling the longest program, and of work on all cores.
 """
 
 import json
 import sys
 import time
-
-from jax import monitoring
 
 EVENTS = {
     "/jax/core/compile/jaxpr_trace_duration": "tracing",
@@ -18,7 +17,9 @@ EVENTS = {
 }
 
 
-def main():
+def main(name: str, begin: float):
+    from jax import monitoring
+
     longest = dict.fromkeys(EVENTS.values(), 0.0)
 
     def listen(event: str, duration_secs: float, **_: str | int):
@@ -26,12 +27,16 @@ def main():
             longest[EVENTS[event]] = max(longest[EVENTS[event]], duration_secs)
 
     monitoring.register_event_duration_secs_listener(listen)
-    from asciime_gym.__main__ import main as asciime
+    from asciime_gym._process import prepare
 
-    asciime()
-    print("@" + json.dumps({**longest, "work": time.process_time()}), flush=True)
+    prepare()
+    import asciime_gym as ag
+
+    optimizer = ag.Optimizer(ag.AsciiME(), ag.make_task(name))
+    optimizer.fit(evaluations=1, progress=False)
+    assert optimizer.generation == 1
+    print(json.dumps({"seconds": time.time() - begin, **longest, "work": time.process_time()}), flush=True)
 
 
 if __name__ == "__main__":
-    sys.argv[0] = "asciime"
-    main()
+    main(sys.argv[1], float(sys.argv[2]))

@@ -67,6 +67,7 @@ class Crowd:
 
     def __init__(self, workers: Sequence[Worker]):
         self.workers, self.programs = workers, workers[0].programs
+        self.name = f"{len(workers)} times {workers[0].name}"
 
     def send(self, request: dict):
         for worker in self.workers:
@@ -106,17 +107,22 @@ class Bench:
     def say(self, text: str):
         print(f"[{time.monotonic() - self.begin:5.0f} s] {text}", flush=True)
 
+    def prepare(self, *sides: Side):
+        """Runs what is not to be timed, all at once: what compiles, or learns."""
+        for worker, request in sides:
+            worker.send(request)
+        for worker, request in sides:
+            answer = worker.answer()
+            if "first" in answer:  # not compiled for an earlier row
+                size = f" of {request['batch']}" if "batch" in request else ""
+                self.say(f"  {request['case']}{size}, {worker.name}: compiled and run in {answer['first']:.1f} s")
+
     def times(
         self, sides: Mapping[str, Side], rounds: int | None = None
     ) -> tuple[dict[str, list[float]], dict[str, dict]]:
         """Seconds of each side, round by round, and the last answer of each; more rounds where they are short."""
         for some in waves(sides):
-            for worker, request in some.values():
-                worker.send(request)  # these compile at once
-            for name, (worker, request) in some.items():
-                answer = worker.answer()
-                if "first" in answer:  # not compiled for an earlier row
-                    self.say(f"  {request['case']}, {name}: compiled and run in {answer['first']:.1f} s")
+            self.prepare(*some.values())
         seconds, answers = {name: [] for name in sides}, {}
         rounds, done, begin = rounds or self.rounds, 0, time.monotonic()
         while done < rounds or (done < MORE * rounds and time.monotonic() - begin < self.seconds):

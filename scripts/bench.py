@@ -23,6 +23,7 @@ from _bench_parts import (
     generations,
     gymnasium,
     learn,
+    lesson,
     memory,
     peers,
     physics,
@@ -69,10 +70,12 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
             ours["crowd"] = Crowd([core, *(worker("ours", 1, 1, first=number) for number in range(1, CORES))])
         if "physics" in args.parts:
             alone = worker("plain", 1, 1, first=CORES - 1), core  # each on a core of its own, where it compiles, too
+            soon = [(ours["all"], lesson(folder, args.algorithms[0], args.tasks[0]))]
+            first = soon if "generations" in args.parts else []
             if args.quick:
-                physics(bench, ("hopper",), *alone, (128,), {})
+                physics(bench, ("hopper",), *alone, (128,), {}, first)
             else:
-                physics(bench, PHYSICS, *alone, (64, 256, 1024), ours)
+                physics(bench, PHYSICS, *alone, (64, 256, 1024), ours, first)
         if "generations" in args.parts:
             for algorithm in args.algorithms:
                 if algorithm in ANY_SIZE:

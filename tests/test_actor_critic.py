@@ -178,7 +178,7 @@ def test_similarity_scales_the_reward():
     np.testing.assert_allclose(algorithm._reward(archive, evaluation, jnp.asarray(target, jnp.float32)), expected, 1e-5)
 
 
-@pytest.fixture(scope="module", params=[PGA, DCRL], ids=["pga_me", "dcrl_me"])
+@pytest.fixture(scope="module", params=[PGA, pytest.param(DCRL, marks=pytest.mark.slow)], ids=["pga_me", "dcrl_me"])
 def two_generations(request):
     algorithm = still(request.param)
     first = begin(algorithm)
@@ -266,6 +266,7 @@ def test_rows_that_are_not_finite_are_not_learnt_from(algorithm):
     assert int(run.state.memory.count) == alive.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "counts"),
     [
@@ -297,6 +298,7 @@ def test_room_is_made_for_what_a_budget_can_bring(algorithm):
     assert ag.MapElites().room(TASK, None, 10**9) is None
 
 
+@pytest.mark.slow
 def test_no_result_depends_on_the_room():
     """Made at once, or when it is needed."""
     algorithm = still(DCRL)
@@ -311,6 +313,7 @@ def test_no_result_depends_on_the_room():
     assert same(dataclasses.replace(grown, state=same_size), roomy)
 
 
+@pytest.mark.slow
 def test_the_buffer_is_never_copied():
     """A hundred times the room takes the same memory beside it: nothing of its size is made in a generation."""
     algorithm = dataclasses.replace(DCRL, replay_size=2**30)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,10 +18,9 @@ from asciime_gym._process import keep_programs
 keep_programs()
 import asciime_gym as ag
 from helpers import ALGORITHMS, Walk, digest, sized, spent
-ROBOT = "map_elites", "ascii_me", "dcrl_me", "ppga"  # each other one uses the simulator as one of these does
-robot = len(sys.argv) > 2
+robot, names = sys.argv[2] == "robot", sys.argv[3:]
 assert len(jax.devices()) == int(sys.argv[1])
-for name in ROBOT if robot else ALGORITHMS:
+for name in names:
     algorithm = ALGORITHMS[name]
     algorithm = sized(algorithm, 150)  # three tiles, the last one not full
     task = Walk()
@@ -32,9 +32,9 @@ for name in ROBOT if robot else ALGORITHMS:
 """
 
 
-def outcome(devices: int, *robot: str) -> dict[str, str]:
+def outcome(devices: int, task: str, names: Iterable[str]) -> dict[str, str]:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(devices), *robot],
+        [sys.executable, "-c", SCRIPT, str(devices), task, *names],
         capture_output=True,
         text=True,
         cwd=__file__.rpartition("/")[0],
@@ -57,14 +57,22 @@ def test_rows_are_dealt_to_and_fro(devices):
         assert np.array_equal(_collect(dealt, devices, count), rows)
 
 
-@pytest.mark.parametrize("devices", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_the_number_of_devices_does_not_matter(devices):
-    """The batch is three tiles: two devices do not divide them, three do not divide the offspring of one operator."""
-    one, several = outcome(1), outcome(devices)
-    assert set(one) == set(ALGORITHMS) and one == several
+@pytest.mark.parametrize("names", [("map_elites", "ascii_me"), pytest.param(tuple(ALGORITHMS), marks=pytest.mark.slow)])
+def test_two_devices_or_one(names):
+    """The batch is three tiles, which two devices do not divide."""
+    one, two = outcome(1, "walk", names), outcome(2, "walk", names)
+    assert set(one) == set(names) and one == two
 
 
 @pytest.mark.slow
-def test_nor_does_it_for_a_robot():
-    one, two = outcome(1, "robot"), outcome(2, "robot")
-    assert len(one) == 4 and one == two
+def test_three_devices_or_one():
+    """Three do not divide the offspring of one operator."""
+    one, three = outcome(1, "walk", ALGORITHMS), outcome(3, "walk", ALGORITHMS)
+    assert set(one) == set(ALGORITHMS) and one == three
+
+
+@pytest.mark.slow
+def test_nor_does_it_matter_to_a_robot():
+    names = "map_elites", "ascii_me", "dcrl_me", "ppga"  # each other one uses the simulator as one of these does
+    one, two = outcome(1, "robot", names), outcome(2, "robot", names)
+    assert set(one) == set(names) and one == two

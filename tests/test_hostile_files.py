@@ -261,6 +261,7 @@ VALUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*written with other versions")
 @pytest.mark.parametrize("loader", LOADERS)
 def test_every_changed_attribute_is_noticed(loader, whole, tmp_path):

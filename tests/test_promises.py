@@ -5,7 +5,7 @@ import logging
 import jax
 import numpy as np
 import pytest
-from helpers import ALGORITHMS, LANES, Walk, same, spent
+from helpers import ALGORITHMS, EACH, LANES, Walk, same, spent
 
 import asciime_gym as ag
 
@@ -13,7 +13,7 @@ GENERATIONS = 5
 TASK = Walk()
 
 
-@pytest.fixture(params=ALGORITHMS, name="algorithm")
+@pytest.fixture(params=EACH, name="algorithm")
 def _algorithm(request) -> ag.AbstractAlgorithm:
     return ALGORITHMS[request.param]
 

@@ -1,5 +1,7 @@
 """The five tasks against Brax itself, and their arithmetic against plain Python."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 from helpers import same
 
 import asciime_gym as ag
+from asciime_gym._compile import compiled
 from asciime_gym.tasks._brax import brax
 from asciime_gym.tasks.lanes import lanes
 from asciime_gym.tasks.rollout import rollout
@@ -22,7 +25,9 @@ TABLE = {  # observation, action, parameters, descriptor, bound, length of the d
 FEET = {"walker2d_uni": ("foot", "foot_left"), "hopper_uni": ("foot",), "ant_uni": (2, 4, 6, 8)}
 ROWS = 6
 each_task = pytest.mark.parametrize("name", TABLE)
-OTHERS = [name for name in ag.TASKS if name != "hopper_uni"]
+# What needs whole episodes takes half a minute a robot, most of it to compile them.
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in TABLE if name != "hopper_uni"]
+each_played = pytest.mark.parametrize("name", ["hopper_uni", *OTHERS])
 
 
 @each_task
@@ -44,7 +49,7 @@ def play(task):
     last = task.policy.act_size * 65  # the last layer starts tiny; from still to wild
     genotypes = genotypes.at[:, -last:].multiply(jnp.array([0, 30, 60, 90, 120, 200.0])[:, None])
     keys = jax.random.split(jax.random.key(2), ROWS)
-    episodes = jax.jit(lambda g, k: rollout(task, g, k, keep=lambda state: state))
+    episodes = compiled(lambda g, k: rollout(task, g, k, keep=lambda state: state))  # as users have them
     evaluation, states = episodes(genotypes, keys)
     first = jax.jit(jax.vmap(task.reset))(keys)
     before = jax.tree.map(lambda a, rest: jnp.concatenate([a[:, None], rest[:, :-1]], axis=1), first, states)
@@ -55,8 +60,7 @@ def play(task):
 @pytest.fixture(scope="module")
 def played(tasks):
     """`play` for each task, once."""
-    done = {}
-    return lambda name: done.setdefault(name, play(tasks[name]))
+    return functools.cache(lambda name: play(tasks[name]))
 
 
 def flat(tree):
@@ -70,7 +74,7 @@ def shake(tree, seed):
     return jax.tree.map(lambda x: x * (1 + 1e-6 * noise.uniform(-1, 1, x.shape).astype(np.float32)), tree)
 
 
-@pytest.mark.parametrize("name", ["hopper_uni", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+@each_played
 def test_every_step_is_braxs_own(name, tasks, played):
     task = tasks[name]
     evaluation, before, after, _ = played(name)
@@ -119,7 +123,7 @@ def test_every_step_is_braxs_own(name, tasks, played):
     agree(1.0 * ours.terminated, np.asarray(state.done), jump("done"))
 
 
-@each_task
+@each_played
 def test_arithmetic_of_an_episode(name, played):
     evaluation, _, states, _ = played(name)
     trajectory, places = jax.tree.map(np.asarray, (evaluation.trajectory, states.descriptor))
@@ -149,16 +153,18 @@ def test_arithmetic_of_an_episode(name, played):
         np.testing.assert_allclose(ag.AsciiME().keepsake(one).reward_to_go, value, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_some_fall_and_some_do_not(played):
     steps = np.concatenate([np.asarray(played(name)[0].steps) for name in ("hopper_uni", "walker2d_uni")])
     assert (steps < 250).any() and (steps == 250).any()
 
 
+@pytest.mark.slow
 def test_a_motionless_ant_scores_what_it_should(played):
     np.testing.assert_allclose(played("ant_omni")[0].fitness[0], 250 * 4.03, rtol=1e-5)
 
 
-@each_task
+@each_played
 def test_rows_do_not_depend_on_where_they_stand(name, played):
     evaluation, _, states, (evaluation_again, states_again) = played(name)
     assert same((evaluation, states), (evaluation_again, states_again))
@@ -192,6 +198,7 @@ def slide(env, start, velocity):
     return jax.lax.scan(step, env.pipeline_init(q, qd), None, 60)[1]
 
 
+@pytest.mark.slow
 def test_the_trap_holds(tasks):
     run = {name: jax.jit(lambda s, v, env=tasks[name].env: slide(env, s, v)) for name in ("anttrap_omni", "ant_omni")}
 
