@@ -197,6 +197,7 @@ def test_the_main_job_passes_options_through():
     assert out_file(given) == Path("x.h5")
 
 
+@pytest.mark.slow
 def test_plots_of_one_two_and_four_dimensions(tmp_path):
     from asciime_gym._view import ArchiveView
     from asciime_gym.analysis.plots import plot_run

@@ -97,6 +97,7 @@ def test_a_full_size_gif_is_small_and_the_robot_large(made, tmp_path):
     assert np.ptp(rows) > 0.5 * 360
 
 
+@pytest.mark.slow
 @draws
 def test_side_by_side_and_the_last_pose_stays(made, tmp_path):
     path = render(made.archive, tmp_path / "grid.gif", grid="3x2", width=WIDTH, height=HEIGHT, stride=10)

@@ -155,6 +155,7 @@ def test_a_genotype_alone_is_a_policy(aiming):
     np.testing.assert_allclose(task.policy.act(child, shown), task.policy.act(theta, shown), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_steps_of_ppo_are_counted():
     made = fitted()
     assert made.history["evaluations"].tolist() == [spent(i) for i in range(1, GENERATIONS + 1)]
@@ -190,6 +191,7 @@ def told(fitness, descriptor):
     return made, asked, made._run.state
 
 
+@pytest.mark.slow
 def test_it_begins_anew_when_nothing_improves():
     made, asked, state = told(np.full(24, -1.0), np.zeros((24, 2)))
     assert (np.asarray(state.theta) == made.archive.genotype).all(axis=1).any()

@@ -263,6 +263,7 @@ def trained(task, weights, iterations, **fields):
     return agents, *program(agents, unseen(task.policy.obs_size), KEY)
 
 
+@pytest.mark.slow
 def test_it_finds_the_best_policy():
     task = Aim()
     before, after, seen = trained(task, jnp.array([[1.0, 0.0, 0.0]]), 60)
