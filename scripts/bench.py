@@ -79,7 +79,7 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
         if "generations" in args.parts:
             for algorithm in args.algorithms:
                 if algorithm in ANY_SIZE:
-                    sizes = (512,) if args.quick else (64, 256)
+                    sizes = (256,) if args.quick else (64, 256)
                     generations(bench, folder, algorithm, args.tasks, sizes, plain, ours)
                 else:
                     slow_generations(bench, folder, algorithm, args.tasks, plain, ours["all"])
