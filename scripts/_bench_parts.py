@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from _bench_tools import HERE, Bench, Crowd, Side, Worker, each, per_second, ratios
@@ -99,10 +99,14 @@ def learn(bench: Bench, worker: Worker | Crowd, folder: Path, algorithm: str, ta
     return request["file"]
 
 
-def following(folder: Path, algorithm: str, tasks: Sequence[str], task: str, worker: Worker | Crowd) -> list[Side]:
-    """What the worker learns while others compile for this task: the next one."""
-    left = tasks[tasks.index(task) + 1 :]
-    return [(worker, lesson(folder, algorithm, left[0]))] if left else []
+def in_turn(
+    bench: Bench, worker: Worker | Crowd, folder: Path, algorithm: str, tasks: Sequence[str]
+) -> Iterator[tuple[str, str, list[Side]]]:
+    """Each task, the file that its generations start from, and what the worker learns while others compile for them:
+    the next one."""
+    for task, later in zip(tasks, [*tasks[1:], None], strict=True):
+        file = learn(bench, worker, folder, algorithm, task)
+        yield task, file, [(worker, lesson(folder, algorithm, later))] if later else []
 
 
 def best_size(bench: Bench, worker: Worker, request: dict, sizes) -> int:
@@ -133,12 +137,10 @@ def generations(
     ours: Mapping[str, Worker | Crowd],
 ):
     """Whole generations, and ASCII's variation alone, after some learning."""
-    for task in tasks:
-        file = learn(bench, ours["all"], folder, algorithm, task)
+    for task, file, meanwhile in in_turn(bench, ours["all"], folder, algorithm, tasks):
         request = {"algorithm": algorithm, "task": task, "batch": BATCH[algorithm], "file": file}
         whole = {"case": "generation", **request}
-        next_one = following(folder, algorithm, tasks, task, ours["all"])
-        bench.prepare(*next_one, *((plain, {**whole, "batch": size}) for size in sizes), (ours["one"], whole))
+        bench.prepare(*meanwhile, *((plain, {**whole, "batch": size}) for size in sizes), (ours["one"], whole))
         size = best_size(bench, plain, whole, sizes)
         seconds, answers = bench.times({"plain": (plain, {**whole, "batch": size}), **each(ours, whole)})
         asked = [f">= {GENERATION[task][0]}", f"{GENERATION[task][1]}"] if algorithm == "ascii_me" else []
@@ -150,11 +152,10 @@ def generations(
 
 def slow_generations(bench: Bench, folder: Path, algorithm: str, tasks, plain: Worker, all_cores: Worker | Crowd):
     """Whole generations of an algorithm whose settings go with its batch, which both ways have."""
-    for task in tasks:
-        file = learn(bench, all_cores, folder, algorithm, task)
+    for task, file, meanwhile in in_turn(bench, all_cores, folder, algorithm, tasks):
         request = {"algorithm": algorithm, "task": task, "batch": BATCH[algorithm], "file": file}
         sides = each({"plain": plain, "all": all_cores}, {"case": "generation", **request})
-        bench.prepare(*following(folder, algorithm, tasks, task, all_cores), sides["plain"])
+        bench.prepare(*meanwhile, sides["plain"])
         seconds, _ = bench.times(sides, min(bench.rounds, SLOW_ROUNDS))
         against_plain(bench, request, seconds, BATCH[algorithm])
 

@@ -31,6 +31,7 @@ def main(name: str, begin: float):
 
     prepare()
     import asciime_gym as ag
+    import asciime_gym.__main__  # what a start of the command line imports besides
 
     optimizer = ag.Optimizer(ag.AsciiME(), ag.make_task(name))
     optimizer.fit(evaluations=1, progress=False)

@@ -103,29 +103,35 @@ class Bench:
 
     def __init__(self, rounds: int, seconds: float):
         self.rounds, self.seconds, self.rows, self.begin = rounds, seconds, [], time.monotonic()
+        self._prepared: set[tuple[Worker | Crowd, str]] = set()
 
     def say(self, text: str):
         print(f"[{time.monotonic() - self.begin:5.0f} s] {text}", flush=True)
 
     def prepare(self, *sides: Side):
-        """Runs what is not to be timed, all at once: what compiles, or learns."""
-        for worker, request in sides:
+        """Runs what is not to be timed, all at once and once only: what compiles, or learns."""
+        names = [(worker, json.dumps(request, sort_keys=True)) for worker, request in sides]
+        new = [side for side, name in zip(sides, names, strict=True) if name not in self._prepared]
+        self._prepared.update(names)
+        for worker, request in new:
             worker.send(request)
-        for worker, request in sides:
+        for worker, request in new:
             answer = worker.answer()
-            if "first" in answer:  # not compiled for an earlier row
-                size = f" of {request['batch']}" if "batch" in request else ""
-                self.say(f"  {request['case']}{size}, {worker.name}: compiled and run in {answer['first']:.1f} s")
+            if "first" in answer:
+                what = " ".join(str(value) for key, value in request.items() if key not in ("file", "learned"))
+                self.say(f"  {what} ({worker.name}): compiled and run in {answer['first']:.1f} s")
 
     def times(
         self, sides: Mapping[str, Side], rounds: int | None = None
     ) -> tuple[dict[str, list[float]], dict[str, dict]]:
-        """Seconds of each side, round by round, and the last answer of each; more rounds where they are short."""
+        """Seconds of each side, round by round, and the last answer of each; more rounds where they are short, unless
+        it is said how many."""
         for some in waves(sides):
             self.prepare(*some.values())
         seconds, answers = {name: [] for name in sides}, {}
-        rounds, done, begin = rounds or self.rounds, 0, time.monotonic()
-        while done < rounds or (done < MORE * rounds and time.monotonic() - begin < self.seconds):
+        least, most = (rounds, rounds) if rounds else (self.rounds, MORE * self.rounds)
+        done, begin = 0, time.monotonic()
+        while done < least or (done < most and time.monotonic() - begin < self.seconds):
             for name, (worker, request) in sides.items():
                 answers[name] = worker.run(**request)
                 seconds[name].append(answers[name]["seconds"])

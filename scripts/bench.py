@@ -84,7 +84,7 @@ def measure(bench: Bench, args: argparse.Namespace, folder: Path):
                 else:
                     slow_generations(bench, folder, algorithm, args.tasks, plain, ours["all"])
         later = {"scaling", "checkpoints"} & set(args.parts)
-        if later and not (folder / "ascii_me_hopper_uni.h5").exists():
+        if later:
             learn(bench, ours["all"], folder, "ascii_me", "hopper_uni")
         if "checkpoints" in args.parts:
             checkpoints(bench, folder, "hopper_uni", ours["all"])

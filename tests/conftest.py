@@ -14,19 +14,19 @@ import pytest  # noqa: E402
 
 import asciime_gym as ag  # noqa: E402
 from asciime_gym import _compile  # noqa: E402
-from asciime_gym._process import cache_folder, prepare  # noqa: E402
+from asciime_gym._process import prepare  # noqa: E402
 
 # What tests compile of their own, references above all, runs once or twice: the compiler need not try hard, which takes
-# less than half the time. Our doors, and processes that tests start, are compiled as users have them.
+# less than half the time. Our doors (`compiled`), and processes that tests start, are compiled as users have them.
 HASTE = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 _compile.OPTIONS["cpu"] = {"xla_cpu_use_fusion_emitters": True, **_compile.OPTIONS["cpu"]}
 
 prepare()  # compiled programs are kept between test runs
-if cache_folder() is not None:  # but apart: nobody else is to find what was made in haste
-    jax.config.update("jax_compilation_cache_dir", f"{cache_folder()}/tests")
+if kept := jax.config.jax_compilation_cache_dir:  # but apart: nobody else is to find what was made in haste
+    jax.config.update("jax_compilation_cache_dir", f"{kept}/tests")
 with pytest.MonkeyPatch.context() as surroundings:
     surroundings.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {HASTE}")
-    jax.devices()  # reads them
+    jax.numpy.zeros(1).block_until_ready()  # reads them, and opens that cache for good
 
 
 # Files that take minutes come first, so that at the end no worker is alone with one of them.

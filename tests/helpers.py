@@ -12,7 +12,6 @@ import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jaxtyping import Array, Float, Int, Key
 
 import asciime_gym as ag
@@ -42,11 +41,6 @@ ALGORITHMS = {
         threshold_min=0.0,
     ),
 }
-
-# Those that train networks compile for half a minute each.
-EACH = [
-    pytest.param(name, marks=pytest.mark.slow if name in ("pga_me", "dcrl_me", "ppga") else ()) for name in ALGORITHMS
-]
 
 
 def workers(parent: int | None = None, group: int | None = None) -> list[int]:

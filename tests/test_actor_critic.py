@@ -13,7 +13,7 @@ import asciime_gym as ag
 from asciime_gym import _loop
 from asciime_gym._archive import cvt_centroids
 from asciime_gym._buffer import resize
-from asciime_gym._compile import compiled
+from asciime_gym._compile import OPTIONS, compiled
 from asciime_gym.algorithms.dcrl_me import fold
 from asciime_gym.tasks._task import Evaluation
 
@@ -178,7 +178,7 @@ def test_similarity_scales_the_reward():
     np.testing.assert_allclose(algorithm._reward(archive, evaluation, jnp.asarray(target, jnp.float32)), expected, 1e-5)
 
 
-@pytest.fixture(scope="module", params=[PGA, pytest.param(DCRL, marks=pytest.mark.slow)], ids=["pga_me", "dcrl_me"])
+@pytest.fixture(scope="module", params=[PGA, DCRL], ids=["pga_me", "dcrl_me"])
 def two_generations(request):
     algorithm = still(request.param)
     first = begin(algorithm)
@@ -326,7 +326,7 @@ def test_the_buffer_is_never_copied():
 
         run = jax.eval_shape(roomy)
         go = lambda run: _loop.generations(algorithm, TASK, jnp.int32(9), jnp.int32(10**6), run)
-        memory = jax.jit(go, donate_argnums=0).lower(run).compile().memory_analysis()
+        memory = jax.jit(go, donate_argnums=0).lower(run).compile(OPTIONS["cpu"]).memory_analysis()
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(run.state.memory.items))
         assert memory.alias_size_in_bytes > size  # it is given away, and comes back
         return size, memory.temp_size_in_bytes

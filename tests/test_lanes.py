@@ -15,6 +15,7 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
+from asciime_gym._compile import compiled
 from asciime_gym.tasks._lane_blocks import one_kernel
 from asciime_gym.tasks._lane_rules import MOVES, RULES
 from asciime_gym.tasks.lanes import CALLS, CONTROL, lanes
@@ -35,7 +36,7 @@ def draw(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray:
 def check(f: Callable[..., Any], *args: np.ndarray, rtol: float = 1e-5, atol: float = 1e-6) -> None:
     """lanes(f) is vmap(f), in value, shape and dtype; the arguments carry the lane axis last."""
     expected = jax.jit(jax.vmap(f, in_axes=-1, out_axes=-1))(*args)
-    found = lanes(f)(*args)
+    found = compiled(lanes(f))(*args)  # as users have it
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert (x.dtype, x.shape) == (y.dtype, y.shape)

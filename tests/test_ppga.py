@@ -191,7 +191,6 @@ def told(fitness, descriptor):
     return made, asked, made._run.state
 
 
-@pytest.mark.slow
 def test_it_begins_anew_when_nothing_improves():
     made, asked, state = told(np.full(24, -1.0), np.zeros((24, 2)))
     assert (np.asarray(state.theta) == made.archive.genotype).all(axis=1).any()

@@ -5,10 +5,14 @@ import logging
 import jax
 import numpy as np
 import pytest
-from helpers import ALGORITHMS, EACH, LANES, Walk, same, spent
+from helpers import ALGORITHMS, LANES, Walk, same, spent
 
 import asciime_gym as ag
 
+# Those that train networks compile for half a minute each.
+EACH = [
+    pytest.param(name, marks=pytest.mark.slow if name in ("pga_me", "dcrl_me", "ppga") else ()) for name in ALGORITHMS
+]
 GENERATIONS = 5
 TASK = Walk()
 

@@ -11,7 +11,7 @@ import pytest
 from helpers import Walk, same
 
 import asciime_gym as ag
-from asciime_gym._compile import _tracing_for
+from asciime_gym._compile import OPTIONS, _tracing_for
 from asciime_gym.tasks.rollout import TILE, rollout
 
 
@@ -108,7 +108,7 @@ def test_trajectories_that_nobody_wants_take_no_room():
         task = Walk(episode_length=length)
         play = lambda genotypes: task.evaluate(genotypes, jax.random.key(0), trajectory=trajectory)
         genotypes = jnp.zeros((TILE, task.policy.size))
-        found = jax.jit(play).lower(genotypes).compile().memory_analysis()
+        found = jax.jit(play).lower(genotypes).compile(OPTIONS["cpu"]).memory_analysis()
         return found.temp_size_in_bytes + found.output_size_in_bytes
 
     path = TILE * 4 * (5 + 2 + 1)  # observation, action and reward of a step

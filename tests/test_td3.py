@@ -11,6 +11,7 @@ from helpers import raw
 
 import asciime_gym as ag
 from asciime_gym._buffer import Buffer, Steps, Transitions, add, empty_buffer
+from asciime_gym._compile import compiled
 from asciime_gym.learning import td3 as learning
 from asciime_gym.learning._once import repeat
 
@@ -233,7 +234,7 @@ def test_what_is_done_once_is_done_everywhere(count, stretch):
         return jnp.sin(total) + i * shared, number + 1, -zero
 
     state, shared = (jnp.arange(3.0), jnp.int32(0), jnp.float32(-0.0)), jnp.float32(0.3)
-    found = jax.jit(lambda *args: repeat(body, count, *args, stretch=stretch))(state, shared)
-    plain = jax.jit(lambda state: jax.lax.fori_loop(0, count, lambda i, state: body(i, state, shared), state))(state)
+    found = compiled(lambda *args: repeat(body, count, *args, stretch=stretch))(state, shared)
+    plain = compiled(lambda state: jax.lax.fori_loop(0, count, lambda i, state: body(i, state, shared), state))(state)
     assert all(raw(a).tobytes() == raw(b).tobytes() for a, b in zip(found, plain, strict=True))
     assert int(found[1]) == count and np.signbit(found[2]) == (count % 2 == 0)
