@@ -12,6 +12,7 @@ import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jaxtyping import Array, Float, Int, Key
 
 import asciime_gym as ag
@@ -41,6 +42,9 @@ ALGORITHMS = {
         threshold_min=0.0,
     ),
 }
+# For tests that each of them has to pass; those that train networks compile for half a minute each.
+TRAIN = "pga_me", "dcrl_me", "ppga"
+EACH = [pytest.param(name, marks=pytest.mark.slow if name in TRAIN else ()) for name in ALGORITHMS]
 
 
 def workers(parent: int | None = None, group: int | None = None) -> list[int]:

@@ -136,6 +136,7 @@ def test_actions_must_be_bounded(algorithm):
         ag.Optimizer(algorithm, Walk(policy=ag.MLP(5, 2)), centroids=8)
 
 
+@pytest.mark.slow
 def test_a_module_of_ones_own():
     with pytest.raises(ValueError, match=r"bounded to ±1; this EquinoxPolicy went as far as .*tanh"):
         ag.Optimizer(PGA, Walk(policy=module(False)), centroids=8)
@@ -187,6 +188,7 @@ def two_generations(request):
     return algorithm, (first, second, third), initial, later
 
 
+@pytest.mark.slow
 def test_the_first_generation_only_fills_the_buffer(two_generations):
     algorithm, (first, second, _), (offspring, _, evaluation), _ = two_generations
     assert (offspring.operator == 0).all() and np.isnan(offspring.target).all()
@@ -197,6 +199,7 @@ def test_the_first_generation_only_fills_the_buffer(two_generations):
     assert same((after.actor, after.target_actor), (start, start))
 
 
+@pytest.mark.slow
 def test_critics_are_trained_before_offspring_are_made(two_generations):
     algorithm, (_, second, third), _, (_, asked, _) = two_generations
     assert not same(second.state.learner.critics, asked.learner.critics)
@@ -205,6 +208,7 @@ def test_critics_are_trained_before_offspring_are_made(two_generations):
     assert same(asked.learner, third.state.learner) and same(asked.memory, second.state.memory)
 
 
+@pytest.mark.slow
 def test_each_operator_makes_and_aims_at_what_it_should(two_generations):
     algorithm, (_, second, _), _, (offspring, asked, _) = two_generations
     archive, count = second.archive, dict(enumerate(algorithm.counts, start=1))
@@ -228,6 +232,7 @@ def test_each_operator_makes_and_aims_at_what_it_should(two_generations):
         np.testing.assert_allclose(offspring.genotype[row], actor, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_is_remembered_of_an_episode(two_generations):
     """Alive steps alone, in order; of DCRL-ME with the target, which is where it got for those that had none."""
     algorithm, (_, second, third), _, (offspring, _, evaluation) = two_generations
@@ -353,6 +358,7 @@ def evaluator(genotypes: np.ndarray, policy: ag.MLP, rng: np.random.Generator):
     return paid.sum(axis=1), place, trajectory
 
 
+@pytest.mark.slow
 @BOTH
 def test_ask_and_tell_with_an_evaluator_of_ones_own(algorithm):
     policy = algorithm.default_policy(3, 1)

@@ -510,6 +510,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("frees", "left"), [("stays full", 0), ("stays full", 8), ("frees", 2)])  # pages
 def test_a_disk_that_is_full(small_disk, digests, frees, left):
     """In a process of its own, because HDF5 is known to take the interpreter with it."""

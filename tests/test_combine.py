@@ -210,6 +210,7 @@ def episode(seed: int, cell: int, number: int, genotype: np.ndarray) -> ag.Evalu
     return play(genotype, key)
 
 
+@pytest.mark.slow
 def test_without_noise_nothing_changes(tmp_path):
     archive = ran(STILL).archive
     again = reevaluate(archive, STILL, episodes=3, seed=9)

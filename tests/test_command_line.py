@@ -59,6 +59,7 @@ def test_run_info_resume_plot(small, tmp_path, capsys):
     assert (tmp_path / "new" / "run.png").read_bytes()[1:4] == b"PNG"
 
 
+@pytest.mark.slow
 def test_record_info_export(small, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     path, csv = tmp_path / "run.h5", tmp_path / "elites.csv"

@@ -103,6 +103,7 @@ def compare(mode, steps: int, **options) -> tuple[int, int]:
     return ends, cuts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_is_what_gymnasium_makes_of_the_single_environment(mode):
     ends, cuts = compare(mode, 2 * LENGTH + 4)

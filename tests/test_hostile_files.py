@@ -348,6 +348,7 @@ def test_columns_of_another_shape_are_refused(shape, whole, tmp_path):
             load(path)
 
 
+@pytest.mark.slow
 def test_a_large_and_mostly_empty_buffer_comes_back(tmp_path):
     """More than its file's size would allow a stranger, but just what its hyperparameters say."""
     from asciime_gym import _reading

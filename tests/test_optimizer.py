@@ -303,6 +303,7 @@ def test_given_centroids_are_used():
     assert made.archive.cells == 3 and len(made.archive) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "targets"), [(0.0, "archive"), (0.25, "buffer"), (1.0, "buffer")])
 def test_ablations_are_fields(share, targets):
     algorithm = ag.AsciiME(batch_size=BATCH, epochs=2, iso_line_share=share, targets=targets, buffer_capacity=5)

@@ -131,6 +131,7 @@ def aiming():
     return task, algorithm, made
 
 
+@pytest.mark.slow
 def test_directions_point_the_right_way(aiming):
     task, algorithm, made = aiming
     program = jax.jit(lambda state, key: algorithm._directions(task, state, key))
@@ -144,6 +145,7 @@ def test_directions_point_the_right_way(aiming):
     assert cosine.min() > 0.8
 
 
+@pytest.mark.slow
 def test_a_genotype_alone_is_a_policy(aiming):
     """The normaliser is in its first layer: without a mixture the offspring does what the search point does."""
     task, algorithm, made = aiming
@@ -164,6 +166,7 @@ def test_steps_of_ppo_are_counted():
     assert made.history["added_branch"].sum() > 0
 
 
+@pytest.mark.slow
 def test_it_walks_towards_more_fitness():
     """Where the reward rises with the action: without the descriptors' help, as the first mixture has it."""
     task = Aim(slope=1.0)
@@ -191,6 +194,7 @@ def told(fitness, descriptor):
     return made, asked, made._run.state
 
 
+@pytest.mark.slow
 def test_it_begins_anew_when_nothing_improves():
     made, asked, state = told(np.full(24, -1.0), np.zeros((24, 2)))
     assert (np.asarray(state.theta) == made.archive.genotype).all(axis=1).any()
@@ -199,6 +203,7 @@ def test_it_begins_anew_when_nothing_improves():
     assert np.asarray(asked.log_std).any() and np.array_equal(asked.threshold, state.threshold)
 
 
+@pytest.mark.slow
 def test_the_search_goes_where_the_archive_was_improved():
     """What was tried with more of the second direction improved more: so will the next mixtures have more of it."""
     probe = optimizer()
@@ -216,6 +221,7 @@ def test_the_search_goes_where_the_archive_was_improved():
     np.testing.assert_allclose(state.threshold[changed[0]], fitness.mean() * (1 - 0.9**24), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_finite_teach_nothing():
     fitness = np.where(np.arange(24) % 3 == 0, np.nan, 5.0)
     descriptor = np.zeros((24, 2))

@@ -287,6 +287,7 @@ def test_it_steps_in_lanes_on_a_cpu_and_not_elsewhere():
     assert LANES in lowered("cpu").mlir_module() and LANES not in lowered("cuda").mlir_module()
 
 
+@pytest.mark.slow
 def test_without_normalising_nothing_is_put_into_other_terms():
     task = Aim()
     _, after, seen = trained(task, jnp.eye(3), 2, normalise_observations=False, normalise_returns=False)
@@ -296,6 +297,7 @@ def test_without_normalising_nothing_is_put_into_other_terms():
     assert seen.count and not other.returns.count.any() and not np.array_equal(after.actor, other.actor)
 
 
+@pytest.mark.slow
 def test_each_agent_goes_its_own_way():
     """Reward and both descriptors are linear in the action: so is the way that each of three agents should go."""
     task = Aim(slope=1.0)

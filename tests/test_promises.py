@@ -5,14 +5,10 @@ import logging
 import jax
 import numpy as np
 import pytest
-from helpers import ALGORITHMS, LANES, Walk, same, spent
+from helpers import ALGORITHMS, EACH, LANES, Walk, same, spent
 
 import asciime_gym as ag
 
-# Those that train networks compile for half a minute each.
-EACH = [
-    pytest.param(name, marks=pytest.mark.slow if name in ("pga_me", "dcrl_me", "ppga") else ()) for name in ALGORITHMS
-]
 GENERATIONS = 5
 TASK = Walk()
 
@@ -192,7 +188,7 @@ def test_a_robot_exports_for_cpu_and_cuda(algorithm):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["map_elites", "ascii_me", "pga_me"], indirect=True)  # PPGA compiles for minutes
+@pytest.mark.parametrize("algorithm", ["map_elites", "ascii_me"], indirect=True)  # without trajectories, and with
 def test_a_robot_fits_as_it_is_driven_by_hand(algorithm):
     """`fit` = ask, evaluate, tell, bit for bit, with real physics."""
     task = ag.make_task("hopper_uni", episode_length=40, policy=algorithm.default_policy)

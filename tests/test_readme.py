@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 SMALLER = {
     "batch_size=512": "batch_size=64",
@@ -13,6 +15,7 @@ SMALLER = {
 }
 
 
+@pytest.mark.slow
 def test_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").symlink_to(ROOT / "data")
