@@ -10,8 +10,7 @@ import pytest
 from helpers import ALGORITHMS
 
 NAMES = tuple(name for name in ALGORITHMS if name != "pga_me")  # DCRL-ME spreads all that it does, and more
-BY_HAND = "ascii_me"  # for one generation, between two fits
-SCRIPT = f"BY_HAND = {BY_HAND!r}" + """
+SCRIPT = """
 import sys, jax
 rank, processes, address, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 if processes > 1:
@@ -31,7 +30,7 @@ for name in names:
     result = optimizer.fit(evaluations=spent(algorithm, 2, task), seconds=1e6, checkpoint=file, checkpoint_every=1)
     assert result.stopped_by == "evaluations"
     optimizer = ag.Optimizer.load(file, task=task)  # the file that the first process wrote
-    if name == BY_HAND:
+    if name == "ascii_me":  # one generation by hand
         genotypes, key, life = optimizer.ask(), optimizer.evaluation_key, optimizer.life
         told = task.evaluate(genotypes, key, life=life, trajectory=algorithm.needs_trajectory)
         optimizer.tell(told.fitness, told.descriptor, told.trajectory, steps=told.steps)
