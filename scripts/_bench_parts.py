@@ -236,17 +236,25 @@ def checkpoints(bench: Bench, folder: Path, task: str, all_cores: Worker | Crowd
 
 
 def starts(bench: Bench, folder: Path, tasks):
-    """From the start of the process to the end of the first generation, without and with compiled programs at hand."""
+    """From the start of the process to the end of the first generation, without and with compiled programs at hand;
+    and what a compilation is made of."""
+
+    def parts(task: str, cache: str, *words: str) -> tuple[float, str]:
+        """The first figure of a start, and the others in words."""
+        command = [sys.executable, str(HERE / "_bench_start.py"), task, str(time.time()), *words]
+        surroundings = {**os.environ, "ASCIIME_CACHE": cache}
+        done = subprocess.run(command, check=True, env=surroundings, stdout=subprocess.PIPE, text=True)
+        (_, seconds), *others = json.loads(done.stdout).items()
+        return seconds, ", ".join(f"{part} {spent:.1f} s" for part, spent in others)
+
     for task in tasks:
         with tempfile.TemporaryDirectory(dir=folder) as cache:
             for name, limit in (("cold", "<= 30"), ("warm", "<= 8")):
-                command = [sys.executable, str(HERE / "_bench_start.py"), task, str(time.time())]
-                surroundings = {**os.environ, "ASCIIME_CACHE": cache}
-                done = subprocess.run(command, check=True, env=surroundings, stdout=subprocess.PIPE, text=True)
-                parts = json.loads(done.stdout)
-                seconds = parts.pop("seconds")
-                note = ", ".join(f"{part} {spent:.1f} s" for part, spent in parts.items())
+                seconds, note = parts(task, cache)
                 bench.row(f"first generation on {task}, {name} start", [seconds], limit, "", " s", note)
+        with tempfile.TemporaryDirectory(dir=folder) as profile:
+            seconds, note = parts(task, "off", profile)
+            bench.row(f"compiling {task}", [seconds], unit=" s", note=note)
 
 
 def gymnasium(bench: Bench, robots, count: int = 256, steps: int = 1000, few_steps: int = 200):
