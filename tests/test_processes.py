@@ -20,10 +20,10 @@ keep_programs()
 import asciime_gym as ag
 from helpers import ALGORITHMS, Walk, digest, sized, spent
 assert (jax.process_count(), jax.device_count(), jax.local_device_count()) == (processes, processes, 1)
-robot, *names = sys.argv[5:]
+world, *names = sys.argv[5:]
 for name in names:
     algorithm, task = sized(ALGORITHMS[name], 150), Walk()
-    if robot == "robot":
+    if world == "robot":
         task = ag.make_task("hopper_uni", episode_length=10, policy=algorithm.default_policy)
     optimizer = ag.Optimizer(algorithm, task, centroids=64)
     file = f"{folder}/{name}_{processes}.h5"
