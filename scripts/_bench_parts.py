@@ -29,6 +29,8 @@ GENERATION = {
 }
 PLAYED = "PPO's steps"  # as `_bench_peers.py` names them
 PEERS = {"pga_me": "<= 12", "dcrl_me": "<= 8"}  # seconds of a generation on all cores
+# Rows that a device call makes, in as many generations as that takes: `fit` calls for about two seconds of them, too.
+CALL = {"plain": 512, "ours": 2048}
 SIZES = (32, 1024)  # least and greatest batch of the straightforward way
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -70,7 +72,7 @@ def physics(
         bench.prepare(*meanwhile, *(sides[name] for name in ("ours", f"plain {sizes[0]}")))
         meanwhile = ()
         seconds, answers = bench.times(sides)
-        cost = {name: [t / answers[name]["count"] for t in times] for name, times in seconds.items()}
+        cost = costs(seconds, answers)
         best = min((name for name in cost if name.startswith("plain")), key=lambda name: statistics.median(cost[name]))
         bench.row(
             f"physics of {robot}, one core",
@@ -109,6 +111,16 @@ def in_turn(
         yield task, file, [(worker, lesson(folder, algorithm, later))] if later else []
 
 
+def calls(way: str, request: dict, batch: int) -> dict:
+    """The request for generations of this size, in a device call as `fit` makes them."""
+    return {**request, "batch": batch, "generations": max(1, CALL[way] // batch)}
+
+
+def costs(seconds: dict[str, list[float]], answers: dict[str, dict]) -> dict[str, list[float]]:
+    """Seconds for each of what was made."""
+    return {name: [t / answers[name]["count"] for t in times] for name, times in seconds.items()}
+
+
 def best_size(bench: Bench, worker: Worker, request: dict, sizes) -> int:
     """The batch size at which an evaluation costs least, by one generation of each."""
     if len(sizes) == 1:
@@ -116,8 +128,9 @@ def best_size(bench: Bench, worker: Worker, request: dict, sizes) -> int:
     cost, best, ahead = {}, 0, list(sizes)
     while ahead:
         size = ahead.pop(0)
-        bench.prepare((worker, {**request, "batch": size}))
-        cost[size] = worker.run(**{**request, "batch": size})["seconds"] / size
+        bench.prepare((worker, calls("plain", request, size)))
+        answer = worker.run(**calls("plain", request, size))
+        cost[size] = answer["seconds"] / answer["count"]
         best = min(cost, key=lambda size: cost[size])
         if not ahead:  # the best may be smaller, or larger, still
             next_sizes = [best // 2] * (best == min(cost)) + [best * 2] * (best == max(cost))
@@ -140,11 +153,12 @@ def generations(
     for task, file, meanwhile in in_turn(bench, ours["all"], folder, algorithm, tasks):
         request = {"algorithm": algorithm, "task": task, "batch": BATCH[algorithm], "file": file}
         whole = {"case": "generation", **request}
-        bench.prepare(*meanwhile, *((plain, {**whole, "batch": size}) for size in sizes), (ours["one"], whole))
+        wide = calls("ours", whole, BATCH[algorithm])
+        bench.prepare(*meanwhile, *((plain, calls("plain", whole, size)) for size in sizes), (ours["one"], wide))
         size = best_size(bench, plain, whole, sizes)
-        seconds, answers = bench.times({"plain": (plain, {**whole, "batch": size}), **each(ours, whole)})
+        seconds, answers = bench.times({"plain": (plain, calls("plain", whole, size)), **each(ours, wide)})
         asked = [f">= {GENERATION[task][0]}", f"{GENERATION[task][1]}"] if algorithm == "ascii_me" else []
-        against_plain(bench, request, seconds, size, *asked)
+        against_plain(bench, request, costs(seconds, answers), size, *asked)
         devices_rows(bench, f"generation of {algorithm} on {task}", seconds, answers)
         if "core" in ours and algorithm == "ascii_me" and task in ("hopper_uni", "ant_omni"):
             variation(bench, request, task, plain, ours)
@@ -156,20 +170,19 @@ def slow_generations(bench: Bench, folder: Path, algorithm: str, tasks, plain: W
         request = {"algorithm": algorithm, "task": task, "batch": BATCH[algorithm], "file": file}
         sides = each({"plain": plain, "all": all_cores}, {"case": "generation", **request})
         bench.prepare(*meanwhile, sides["plain"])
-        seconds, _ = bench.times(sides, min(bench.rounds, SLOW_ROUNDS))
-        against_plain(bench, request, seconds, BATCH[algorithm])
+        seconds, answers = bench.times(sides, min(bench.rounds, SLOW_ROUNDS))
+        against_plain(bench, request, costs(seconds, answers), BATCH[algorithm])
 
 
-def against_plain(bench: Bench, request: dict, seconds: dict[str, list[float]], size: int, must="", aim=""):
+def against_plain(bench: Bench, request: dict, cost: dict[str, list[float]], size: int, must="", aim=""):
     """The row of a generation, of this size the straightforward way."""
-    batch = request["batch"]
     bench.row(
         "generation of {algorithm} on {task}".format(**request),
-        ratios([t / size for t in seconds["plain"]], [t / batch for t in seconds["all"]]),
+        ratios(cost["plain"], cost["all"]),
         must,
         aim,
         "x",
-        f"{per_second(batch, seconds['all'])} offspring against {per_second(size, seconds['plain'])} at {size}",
+        f"{per_second(1, cost['all'])} offspring against {per_second(1, cost['plain'])} at {size}",
     )
 
 
@@ -196,19 +209,18 @@ def variation(bench: Bench, request: dict, task: str, plain: Worker, ours: Mappi
 def scaling(bench: Bench, folder: Path, task: str, sizes, ours: Mapping[str, Worker | Crowd]):
     file = folder / f"ascii_me_{task}.h5"
     request = {"case": "generation", "algorithm": "ascii_me", "task": task, "file": str(file)}
-    seconds, _ = bench.times({str(size): (ours["all"], {**request, "batch": size}) for size in sizes})
-    cost = {size: [t / size for t in seconds[str(size)]] for size in sizes}
+    cost = costs(*bench.times({str(size): (ours["all"], calls("ours", request, size)) for size in sizes}))
     for size in sizes[1:]:
         last = size == sizes[-1]
         bench.row(
             f"cost per evaluation on {task}, batch {size} against {sizes[0]}",
-            ratios(cost[size], cost[sizes[0]]),
+            ratios(cost[str(size)], cost[str(sizes[0])]),
             "<= 1.15" if last else "",
             "1" if last else "",
             "x",
         )
     for size in (sizes[0], sizes[-1]):
-        seconds, answers = bench.times(each(ours, {**request, "batch": size}))
+        seconds, answers = bench.times(each(ours, calls("ours", request, size)))
         devices_rows(bench, f"generation of ascii_me on {task}, batch {size}", seconds, answers)
 
 

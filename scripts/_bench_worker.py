@@ -34,6 +34,9 @@ from asciime_gym.tasks.rollout import TILE
 LEARNED = 20  # generations before one is timed
 FEW = {"pga_me": 3, "dcrl_me": 3, "ppga": 3}  # of those that take long, most of it for training networks
 MATRIX = 1024
+# Seconds: what takes less is done twice at each turn, and timed the second time. A core that had nothing to do while
+# others were timed is slow at first, on a virtual machine most of all, and caches are cold; in a run that soon passes.
+SHORT = 1.0
 ROBOTS = {"hopper": "hopper_uni", "walker2d": "walker2d_uni", "ant": "ant_uni"}
 
 
@@ -148,12 +151,13 @@ def variation(way: str, **request):
     return lambda: program(run), {"count": algorithm.batch_size, "flops": flops}
 
 
-def generation(way: str, **request):
-    """Ask, evaluate, tell."""
+def generation(way: str, generations: int = 1, **request):
+    """Ask, evaluate, tell, so many times in one device call."""
     algorithm, task, run = learned(way, request)
-    one = (algorithm, task, jnp.int32(1), jnp.int32(2**31 - 1))
+    fixed = (algorithm, task, jnp.int32(generations), jnp.int32(2**31 - 1))
     program = plain_generations if way == "plain" else _generations
-    return lambda run: program(one, run), {"count": algorithm.batch_size}, lambda: jax.tree.map(jnp.copy, run)
+    count = generations * algorithm.batch_size
+    return lambda run: program(fixed, run), {"count": count}, lambda: jax.tree.map(jnp.copy, run)
 
 
 def learn(way: str, algorithm: str, task: str, batch: int, file: str):
@@ -208,7 +212,7 @@ def main(way: str, devices: int, cores: int, first: int = 0):
     keep_programs()
     if way == "plain":
         straighten()
-    ready = {}
+    ready, lasted = {}, {}
     for line in sys.stdin:
         request = json.loads(line)
         begin = time.perf_counter()
@@ -216,10 +220,13 @@ def main(way: str, devices: int, cores: int, first: int = 0):
         if is_new:
             ready[line] = CASES[request.pop("case")](way, **request)
         program, about, *prepare = ready[line]
-        args = [jax.block_until_ready(make()) for make in prepare]  # what the program uses up
-        begin, worked = begin if is_new else time.perf_counter(), time.process_time()
-        jax.block_until_ready(program(*args))
-        answer = {"first" if is_new else "seconds": time.perf_counter() - begin, **about}
+        again = not is_new and lasted.get(line, SHORT) < SHORT
+        for _ in range(2 if again else 1):
+            args = [jax.block_until_ready(make()) for make in prepare]  # what the program uses up
+            begin, worked = begin if is_new else time.perf_counter(), time.process_time()
+            jax.block_until_ready(program(*args))
+        lasted[line] = time.perf_counter() - begin
+        answer = {"first" if is_new else "seconds": lasted[line], **about}
         answer["worked"] = time.process_time() - worked  # on all cores together
         answer["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print("@" + json.dumps(answer), flush=True)
