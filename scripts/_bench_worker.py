@@ -205,6 +205,14 @@ def straighten():
     _dense.dense, _dense.NARROW = jnp.matmul, 0
 
 
+def timed(program: Any, prepare: list) -> tuple[float, float]:
+    """Seconds that a program takes, and of work on all cores together; what it uses up is made before."""
+    args = [jax.block_until_ready(make()) for make in prepare]
+    begin, worked = time.perf_counter(), time.process_time()
+    jax.block_until_ready(program(*args))
+    return time.perf_counter() - begin, time.process_time() - worked
+
+
 def main(way: str, devices: int, cores: int, first: int = 0):
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[first : first + cores])
@@ -220,14 +228,12 @@ def main(way: str, devices: int, cores: int, first: int = 0):
         if is_new:
             ready[line] = CASES[request.pop("case")](way, **request)
         program, about, *prepare = ready[line]
-        again = not is_new and lasted.get(line, SHORT) < SHORT
-        for _ in range(2 if again else 1):
-            args = [jax.block_until_ready(make()) for make in prepare]  # what the program uses up
-            begin, worked = begin if is_new else time.perf_counter(), time.process_time()
-            jax.block_until_ready(program(*args))
-        lasted[line] = time.perf_counter() - begin
+        if not is_new and lasted.get(line, SHORT) < SHORT:
+            timed(program, prepare)  # what is short is timed warm
+        seconds, worked = timed(program, prepare)
+        lasted[line] = time.perf_counter() - begin if is_new else seconds
         answer = {"first" if is_new else "seconds": lasted[line], **about}
-        answer["worked"] = time.process_time() - worked  # on all cores together
+        answer["worked"] = worked
         answer["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print("@" + json.dumps(answer), flush=True)
 
