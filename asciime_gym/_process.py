@@ -1,7 +1,9 @@
 """Settings of a whole process, for programs of ours; importing the library never touches them."""
 
 import contextlib
+import ctypes
 import os
+import sys
 from pathlib import Path
 
 import jax
@@ -9,6 +11,8 @@ import jax
 from . import _programs
 
 CACHE_SWITCH = "ASCIIME_CACHE"  # a folder for compiled programs, or "off"
+# Parameters of glibc's `mallopt`, and what they are set to
+MALLOC = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 2**26)}
 
 
 def cache_folder() -> Path | None:
@@ -23,10 +27,22 @@ def cache_folder() -> Path | None:
 
 
 def prepare():
-    """Makes one JAX device per CPU core, and keeps compiled programs for the next process."""
+    """Makes one JAX device per CPU core, and keeps memory, and compiled programs for the next process."""
     with contextlib.suppress(RuntimeError):  # the devices are there already: leave them
         jax.config.update("jax_num_cpu_devices", cores())
+    keep_memory()
     keep_programs()
+
+
+def keep_memory():
+    """Has memory that was freed wait for the next device call, which needs as much again. A kernel that is given it
+    back hands it out anew page by page, each of them zeroed, and one device waits while it does so for another."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, AttributeError):  # a C library without that
+        library = ctypes.CDLL(None)
+        for parameter, value in MALLOC.values():
+            library.mallopt(parameter, value)
 
 
 def cores() -> int:

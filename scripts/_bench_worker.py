@@ -25,7 +25,7 @@ import asciime_gym as ag
 from asciime_gym import _dense, _loop
 from asciime_gym._compile import compiled
 from asciime_gym._optimizer import _generations
-from asciime_gym._process import keep_programs
+from asciime_gym._process import keep_memory, keep_programs
 from asciime_gym._spread import replicate, spread
 from asciime_gym.tasks.lanes import lanes
 from asciime_gym.tasks.locomotion import Locomotion
@@ -220,6 +220,8 @@ def main(way: str, devices: int, cores: int, first: int = 0):
     keep_programs()
     if way == "plain":
         straighten()
+    else:
+        keep_memory()
     ready, lasted = {}, {}
     for line in sys.stdin:
         request = json.loads(line)
