@@ -36,7 +36,7 @@ def prepare():
 
 def keep_memory():
     """Has memory that was freed wait for the next device call, which needs as much again. A kernel that is given it
-    back hands it out anew page by page, each of them zeroed, and one device waits while it does so for another."""
+    back hands it out anew page by page, each of them zeroed."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError, AttributeError):  # a C library without that
